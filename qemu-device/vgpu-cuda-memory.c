@@ -4,6 +4,7 @@
  * rings there.
  */
 #include "qemu/osdep.h"
+#include "qemu/units.h"
 #include "vgpu-cuda.h"
 
 /* Is this a part of the windows of another vgpu-cuda of the VM? */
@@ -70,6 +71,21 @@ static bool vgc_part_is_shared(VgcDevice *d, hwaddr addr, hwaddr size)
     return false;
 }
 
+/*
+ * The first MiB is RAM in pieces that the guest switches on and off by registers of
+ * the chipset (PAM, SMRAM). No driver needs to have rings there.
+ */
+#define VGC_RINGS_FROM (1 * MiB)
+
+static bool vgc_ring_is_high(VgcDevice *d, int n)
+{
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+
+    return virtio_queue_get_desc_addr(vdev, n) >= VGC_RINGS_FROM &&
+           virtio_queue_get_avail_addr(vdev, n) >= VGC_RINGS_FROM &&
+           virtio_queue_get_used_addr(vdev, n) >= VGC_RINGS_FROM;
+}
+
 static bool vgc_ring_is_shared(VgcDevice *d, int n)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
@@ -92,7 +108,18 @@ bool vgc_rings_are_shared(VgcDevice *d)
     }
     for (n = 0; n < d->nqueues; n++) {
         /* vhost leaves out a queue that has not been set up. */
-        if (virtio_queue_get_desc_addr(vdev, n) && !vgc_ring_is_shared(d, n)) {
+        if (!virtio_queue_get_desc_addr(vdev, n)) {
+            continue;
+        }
+        if (!vgc_ring_is_high(d, n)) {
+            if (vgc_may_report(d)) {
+                error_report("vgpu-cuda: the guest has put the rings of queue %u "
+                             "into the first MiB, where its memory can be "
+                             "switched off", n);
+            }
+            return false;
+        }
+        if (!vgc_ring_is_shared(d, n)) {
             if (vgc_may_report(d)) {
                 error_report("vgpu-cuda: the guest has put the rings of queue %u "
                              "where the broker has no memory", n);

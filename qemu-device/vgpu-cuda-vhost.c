@@ -250,6 +250,13 @@ static bool vgc_link_start(VgcDevice *d)
     /* To vhost no vector is masked yet; virtio-pci masks from here on. */
     for (i = 0; d->started && i < d->vhost.nvqs; i++) {
         vhost_virtqueue_mask(&d->vhost, vdev, i, false);
+        /*
+         * vhost aborts QEMU when a part of a ring loses its memory, which a guest
+         * can bring about with registers of the chipset (TSEG). Without the
+         * address vhost does not look: the broker hears of the new memory, and
+         * leaves a ring that is no longer in it.
+         */
+        d->vhost_vqs[i].desc_phys = 0;
     }
     vgc_guard_end(d, &guard);
     if (ret < 0) {

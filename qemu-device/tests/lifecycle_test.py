@@ -117,6 +117,72 @@ def rings_in_a_window_that_is_covered(env):
     b.wait("kick 3")
 
 
+class Chipset:
+    """Registers of q35's host bridge, which the guest writes."""
+
+    PAM, SMRAM, ESMRAMC = 0x90, 0x9d, 0x9e
+    G_SMRAME, T_EN = 1 << 3, 1 << 0
+
+    def __init__(self, qemu):
+        self.q = qemu
+
+    def write(self, reg, value):
+        self.q.io("outl", "0xcf8", hex(0x80000000 | reg & 0xfc))
+        self.q.io("outb", hex(0xcfc + reg % 4), hex(value))
+
+    def pam(self, value):
+        """The pieces from 0xc0000 to 0xfffff; 0x33: RAM, 0: not."""
+        for i in range(7):
+            self.write(self.PAM + i, value)
+
+
+@test
+def rings_in_memory_that_is_switched_off(env):
+    """Rings over a border of the chipset's pieces of RAM: vhost would abort QEMU when one is switched off."""
+    b = env.broker()
+    q = env.vm(DEVICE + ",clients=4").start()
+    chipset = Chipset(q)
+    chipset.pam(0x33)
+    d = Driver(q)
+    for rings in (0xc4000 - 0x80, 0xc4000 - 0x1080, 0xc4000 - 0x2040):  # descriptors, available ring, used ring
+        d.RINGS = rings
+        d.start(queues=1)
+        chipset.write(Chipset.PAM + 1, 0x03)  # what follows 0xc4000
+        expect(q.qmp("query-status")["running"], "not running")
+        expect(d.status() & S_NEEDS_RESET, "the driver is not told")
+        expect(q.get("connected") and not q.get("started"), "wrong state")
+        chipset.pam(0x33)
+    del d.RINGS
+    d.start()
+    q.wait_for("started", True)
+    b.lines.clear()
+    d.doorbell(3)
+    b.wait("kick 3")
+    q.quit()
+    expect("into the first MiB" in q.output(), "not said")
+
+
+@test
+def rings_where_the_guest_makes_a_hole(env):
+    """The same with the memory that the chipset takes from the end of RAM (TSEG)."""
+    _, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    chipset = Chipset(q)
+    d.RINGS = 127 * MIB - 0x80
+    d.start()
+    q.wait_for("started", True)
+    chipset.write(Chipset.SMRAM, Chipset.G_SMRAME)
+    chipset.write(Chipset.ESMRAMC, Chipset.T_EN)
+    expect(q.qmp("query-status")["running"], "not running")
+    chipset.write(Chipset.ESMRAMC, 0)
+    b = env.broker()  # libvhost-user gives up when rings lose their memory
+    q.wait_for("connected", True)
+    del d.RINGS
+    d.start()
+    q.wait_for("started", True)
+    d.doorbell(3)
+    b.wait("kick 3")
+
+
 @test
 def random_register_accesses(env):
     """A guest that does anything in any order: QEMU lives, and serves a sane driver afterwards."""

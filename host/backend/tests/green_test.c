@@ -2,12 +2,14 @@
 /* Device resources, green contexts, multicast objects and decompression in real workers: what a guest makes up, what it
  * must not see, what counts; as in process_test.c. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,7 +18,9 @@
 #include "guest.h"
 #include "proc.h"
 #include "testprov.h"
+#include "vgb_fd.h"
 #include "vgp_calls.h"
+#include "vgp_sock.h"
 
 #define DESC(i) VGP_HANDLE(VGP_H_RESOURCE_DESC, 1, i)
 #define GREEN(i) VGP_HANDLE(VGP_H_GREEN, 1, i)
@@ -316,6 +320,95 @@ static void test_contexts(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+enum { SLOT = 5 };
+
+/* Releases the provider's long call, when it is in it; then the call, which has number seq, has ended with that result. */
+static CUresult let_go(struct guest *g, uint32_t seq)
+{
+    int r = CUDA_ERROR_INVALID_VALUE;
+    uint32_t last;
+
+    while (r == CUDA_ERROR_INVALID_VALUE)
+        r = guest_memset(g, 0, VALUE_RELEASE, 0, 0);
+    assert_int_equal(r, 0);
+    last = g->seq;
+    g->seq = seq;
+    r = guest_wait(g, SLOT, NULL, NULL, 5000);
+    g->seq = last;
+    return (CUresult)r;
+}
+
+/* Destroys the green context while the call in SLOT is under way. Its result. */
+static CUresult end_meanwhile(struct guest *g, unsigned i, uint64_t primary)
+{
+    const struct vgp_args_vgpGreenCtxDestroy a = {.green = GREEN(i)};
+    uint32_t seq = g->seq, end;
+    CUresult r;
+
+    g->context = primary;
+    guest_submit(g, VGP_vgpGreenCtxDestroy, SLOT + 1, &a, sizeof(a), NULL, 0);
+    end = g->seq;
+    r = let_go(g, seq);
+    seq = g->seq;
+    g->seq = end;
+    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 5000), 0);
+    g->seq = seq;
+    return r;
+}
+
+/* What a long call makes in a green context that ends meanwhile belongs to the context below, which goes on. */
+static void test_ends_during_call(void **state)
+{
+    static const char image[] = "slow";
+    const uint64_t handle = VGP_HANDLE(VGP_H_MODULE, 1, 1);
+    const struct vgp_args_vgpModuleLoad load = {
+        .module = handle, .image_size = sizeof(image), .image_len = sizeof(image)};
+    const struct vgp_args_cuModuleUnload unload = {.hmod = handle};
+    const struct vgp_args_vgpPrimaryCtxRelease release = {.device = 0};
+    const struct vgp_args_vgpRegionRegister reg = {.region = 1, .va = 0x600000000000, .length = LONG_BYTES};
+    const struct vgp_sock_map map = {
+        .type = VGP_SOCK_MAP, .region = reg.region, .va = reg.va, .length = reg.length};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    uint64_t id = 0, part[2], primary;
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    primary = g.context;
+    assert_int_equal(device_resource(&g, &id), 0);
+    assert_int_equal(split(&g, id, part), 0);
+    assert_int_equal(describe(&g, DESC(1), part, 1), 0);
+
+    /* a module: there, and ended by its context */
+    assert_int_equal(create(&g, 1, DESC(1)), 0);
+    g.context = CONTEXT(1);
+    guest_submit(&g, VGP_vgpModuleLoad, SLOT, &load, sizeof(load), image, sizeof(image));
+    assert_int_equal(end_meanwhile(&g, 1, primary), CUDA_SUCCESS);
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_call(&g, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, NULL),
+                     CUDA_ERROR_INVALID_HANDLE);
+
+    /* registered memory: it stays so */
+    assert_int_equal(ftruncate(fd, LONG_BYTES), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_true(vgb_send_fds(g.sock, &map, sizeof(map), &fd, 1, 0) >= 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    assert_int_equal(create(&g, 2, DESC(1)), 0);
+    g.context = CONTEXT(2);
+    guest_submit(&g, VGP_vgpRegionRegister, SLOT, &reg, sizeof(reg), NULL, 0);
+    assert_int_equal(end_meanwhile(&g, 2, primary), CUDA_SUCCESS);
+    assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &reg, sizeof(reg), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    close(fd);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
 {
     struct vgp_args_vgpMemCreate a = {.handle = handle,
@@ -408,6 +501,48 @@ static void test_multicast(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Memory that is being unmapped and would be bound meanwhile would not be charged. */
+static void test_bound_while_unmapped(void **state)
+{
+    const uint64_t where = 0x500000000000;
+    const struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 1, .size = 4 * M};
+    const struct vgp_args_vgpMemMap map = {.ptr = where, .size = LONG_BYTES, .handle = MEMORY(2)};
+    const struct vgp_args_cuMemUnmap unmap = {.ptr = where, .size = LONG_BYTES};
+    const struct vgp_args_vgpMulticastBindAddr at = {
+        .handle = MEMORY(1), .address = where, .size = LONG_BYTES};
+    struct vgp_args_vgpMemRetain retain = {.addr = where};
+    uint64_t context;
+    uint32_t seq;
+    struct broker b;
+    struct guest g;
+    int r = 0;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
+    assert_int_equal(add_device(&g, MEMORY(1), 0), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
+    assert_int_equal(vmm_release(&g, MEMORY(2)), 0);
+    context = g.context;
+    g.context = 0; /* a thread of its own unmaps */
+    guest_submit(&g, VGP_cuMemUnmap, SLOT, &unmap, sizeof(unmap), NULL, 0);
+    seq = g.seq;
+    for (uint32_t i = 3; !r; i++) { /* as long as its entry is there */
+        retain.handle = MEMORY(i);
+        r = guest_call(&g, VGP_vgpMemRetain, &retain, sizeof(retain), NULL, NULL);
+        if (!r)
+            assert_int_equal(vmm_release(&g, MEMORY(i)), 0);
+    }
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastBindAddr, &at, sizeof(at), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    g.context = context;
+    assert_int_equal(let_go(&g, seq), CUDA_SUCCESS);
+    assert_int_equal(vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 2, 2), 6 * M), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* Every operation has an element in each array. */
 static void test_decompress(void **state)
 {
@@ -442,9 +577,14 @@ static void test_decompress(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resources), cmocka_unit_test(test_group_parameters),
-        cmocka_unit_test(test_contexts),  cmocka_unit_test(test_primary_held),
-        cmocka_unit_test(test_multicast), cmocka_unit_test(test_decompress),
+        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_group_parameters),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_ends_during_call),
+        cmocka_unit_test(test_primary_held),
+        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_bound_while_unmapped),
+        cmocka_unit_test(test_decompress),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,42 @@ static void test_events(void **state)
     guest_close(&two);
 }
 
+/* A handle is made while another context is current: it ends with the context that its object is in, no other. */
+static void test_other_context(void **state)
+{
+    const uint64_t contexts[] = {VGP_HANDLE(VGP_H_CONTEXT, 1, 7), VGP_HANDLE(VGP_H_CONTEXT, 1, 8)};
+    struct vgp_args_vgpCtxCreate make = {.flags = 0};
+    struct vgp_args_vgpCtxDestroy end = {.context = contexts[1]};
+    struct vgp_args_cuEventCreate create = {.Flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING};
+    struct token memory[2], event[2];
+    uint64_t p[2] = {0}, q;
+    struct guest one, two;
+
+    client(&one, *state, "one");
+    client(&two, *state, "two");
+    for (unsigned i = 0; i < 2; i++) {
+        make.context = one.context = contexts[i];
+        assert_int_equal(guest_call(&one, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+        assert_int_equal(guest_alloc(&one, 4096, &p[i]), 0);
+        create.phEvent = VGP_HANDLE(VGP_H_EVENT, 1, 1 + i);
+        guest_submit(&one, VGP_cuEventCreate, VGP_NO_REPLY, &create, sizeof(create), NULL, 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        one.context = contexts[!i];
+        assert_int_equal(get_mem(&one, p[i], &memory[i]), 0);
+        assert_int_equal(event_handle(&one, VGP_HANDLE(VGP_H_EVENT, 1, 1 + i), &event[i]), 0);
+    }
+    one.context = contexts[0];
+    assert_int_equal(guest_call(&one, VGP_vgpCtxDestroy, &end, sizeof(end), NULL, NULL), 0);
+    assert_int_equal(open_mem(&two, &memory[0], &q), 0);
+    assert_int_equal(q, p[0]);
+    assert_int_equal(open_event(&two, &event[0], VGP_HANDLE(VGP_H_EVENT, 1, 1)), 0);
+    assert_int_equal(open_mem(&two, &memory[1], &q), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(open_event(&two, &event[1], VGP_HANDLE(VGP_H_EVENT, 1, 2)), CUDA_ERROR_INVALID_HANDLE);
+    guest_close(&one);
+    guest_close(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +265,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_context, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,30 @@ static void test_two_limits(void **state)
     guest_close(&g);
 }
 
+/* A limit is being lowered: its memory counts until the provider has done so, as it may refuse. */
+static void test_lowered_limit(void **state)
+{
+    struct vgp_args_cuCtxSetLimit limit = {.limit = CU_LIMIT_MALLOC_HEAP_SIZE, .value = 4 * LONG_BYTES};
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL), 0);
+    assert_int_equal(g.s->memory_used, 4 * LONG_BYTES);
+    limit.value = LONG_BYTES;
+    guest_submit(&g, VGP_cuCtxSetLimit, SLOT, &limit, sizeof(limit), NULL, 0);
+    uint32_t seq = g.seq;
+
+    assert_int_equal(ping(&g), 0);
+    assert_int_equal(g.s->memory_used, 4 * LONG_BYTES);
+    assert_int_equal(others_go_on(&g, seq, NULL, NULL), 0);
+    assert_int_equal(g.s->memory_used, LONG_BYTES);
+    limit.value = BAD_LIMIT;
+    assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(g.s->memory_used, LONG_BYTES);
+    guest_close(&g);
+}
+
 /* Memory that is being registered is taken away when that is over, not in the middle. */
 static void test_register(void **state)
 {
@@ -534,17 +558,12 @@ static void test_unregister_without_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_load_ends),
-        cmocka_unit_test(test_link),
-        cmocka_unit_test(test_array_and_limit),
-        cmocka_unit_test(test_two_limits),
-        cmocka_unit_test(test_register),
-        cmocka_unit_test(test_taken_away),
-        cmocka_unit_test(test_context_ends),
-        cmocka_unit_test(test_other_context_ends),
-        cmocka_unit_test(test_outlasts),
-        cmocka_unit_test(test_unregister_without_events),
+        cmocka_unit_test(test_load),         cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),         cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_two_limits),   cmocka_unit_test(test_lowered_limit),
+        cmocka_unit_test(test_register),     cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_context_ends), cmocka_unit_test(test_other_context_ends),
+        cmocka_unit_test(test_outlasts),     cmocka_unit_test(test_unregister_without_events),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

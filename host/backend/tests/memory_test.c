@@ -172,6 +172,58 @@ static void test_vmm_unmapped_twice(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Memory mapped into a gap of a range that is being unmapped would be unmapped with it, and be charged for good. */
+static void test_vmm_mapped_while_unmapped(void **state)
+{
+    enum { M = 1 << 20, PAGE = 4096, FIRST = 5 };
+    static const char *const extra[] = {"--vram-quota", "8M", NULL};
+    const uint64_t h1 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 1), h2 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 2),
+                   at = 0x400000000000, gap = at + LONG_BYTES - PAGE;
+    struct vgp_args_cuMemUnmap all = {.ptr = at, .size = LONG_BYTES};
+    struct broker b = {0};
+    uint32_t first, last;
+    uint64_t context;
+    struct guest g;
+    int r = 0;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "gap"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    context = g.context;
+    assert_int_equal(vmm_create(&g, h1, 6 * M), 0);
+    assert_int_equal(vmm_map(&g, at, LONG_BYTES - PAGE, h1), 0);
+    g.context = 0; /* which has no work to wait for: a thread of its own unmaps */
+    guest_submit(&g, VGP_cuMemUnmap, FIRST, &all, sizeof(all), NULL, 0);
+    first = g.seq;
+    for (uint32_t i = 1; !r; i++) { /* as long as its entry is there */
+        const uint64_t h = VGP_HANDLE(VGP_H_ALLOCATION, i, 3);
+
+        r = vmm_retain(&g, h, at);
+        if (!r)
+            assert_int_equal(vmm_release(&g, h), 0);
+    }
+    assert_int_equal(vmm_map(&g, gap, PAGE, h1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_map(&g, gap - PAGE, 4 * PAGE, h1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vmm_map(&g, at + LONG_BYTES, PAGE, h1), 0); /* beside it */
+    g.context = context;
+    for (r = CUDA_ERROR_INVALID_VALUE;
+         r == CUDA_ERROR_INVALID_VALUE;) /* it is on the way into the provider */
+        r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
+    last = g.seq;
+    g.seq = first;
+    /* The provider unmaps no range with a gap. */
+    assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 5000), CUDA_ERROR_INVALID_VALUE);
+    g.seq = last;
+    assert_int_equal(vmm_map(&g, gap, PAGE, h1), 0);
+    assert_int_equal(vmm_unmap(&g, at, LONG_BYTES - PAGE), 0);
+    assert_int_equal(vmm_unmap(&g, gap, 2 * PAGE), 0);
+    assert_int_equal(vmm_release(&g, h1), 0);
+    assert_int_equal(vmm_create(&g, h2, 8 * M), 0); /* nothing is charged */
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* A free that ends on a waiter, when the dispatcher sleeps already, gives its reservation back too. */
 static void test_idle_gives_back(void **state)
 {
@@ -345,9 +397,13 @@ static void test_malformed_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_malformed_copies),    cmocka_unit_test(test_vmm_quota),
-        cmocka_unit_test(test_vmm_unmapped_twice),  cmocka_unit_test(test_idle_gives_back),
-        cmocka_unit_test(test_rounding_and_limits), cmocka_unit_test(test_nvml),
+        cmocka_unit_test(test_malformed_copies),
+        cmocka_unit_test(test_vmm_quota),
+        cmocka_unit_test(test_vmm_unmapped_twice),
+        cmocka_unit_test(test_vmm_mapped_while_unmapped),
+        cmocka_unit_test(test_idle_gives_back),
+        cmocka_unit_test(test_rounding_and_limits),
+        cmocka_unit_test(test_nvml),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

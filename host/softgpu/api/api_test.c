@@ -493,6 +493,7 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_devices),
     cmocka_unit_test(test_green),
     cmocka_unit_test(test_green_ends),
+    cmocka_unit_test(test_ends_during_load),
 };
 
 int main(int argc, char **argv)

@@ -51,7 +51,8 @@ void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstre
 void books_kept(void (*body)(void *arg), void *arg);
 
 void test_ended_is_current(void **state); /* api/device/context_test.c */
-void test_linker(void **state);           /* api/code/link_test.c */
+void test_ends_during_load(void **state);
+void test_linker(void **state); /* api/code/link_test.c */
 void test_linker_inputs(void **state);
 void test_linker_sum(void **state);
 int devices_main(void); /* runs in the child process that test_devices() starts */

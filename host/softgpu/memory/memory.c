@@ -123,6 +123,12 @@ static uint64_t counted(const struct sg_mem_info *info)
     return info->imported || info->graph ? 0 : align_up(info->size, SG_ALIGN);
 }
 
+/* Another thread has ended the context since the caller found it: nothing would release the memory. */
+static bool ended_locked(const struct sg_rec *r)
+{
+    return r->info.owner && sg_space(r->info.ctx)->released >= r->info.owner;
+}
+
 static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
 {
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
@@ -175,7 +181,8 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     r->info = *want;
     r->info.ctx = ctx; /* for graph memory: the primary context, which is never freed */
     r->info.context = sg_space(ctx)->obj.handle;
-    r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
+    if (!want->owner)
+        r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
     r->info.device = sg_space(ctx)->device;
     r->info.writable = true;
     if (!want->access)
@@ -188,7 +195,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
         align = SG_HUGE; /* lets the kernel back it with huge pages */
 
     pthread_mutex_lock(&sg_mem_lock);
-    rc = alloc_locked(r, align);
+    rc = ended_locked(r) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : alloc_locked(r, align);
     if (rc == CUDA_SUCCESS && fd >= 0 && !shared_pages(r->info.base, want->size, fd)) {
         sg_table_remove(sg_table_find(r->info.base));
         if (own_pages(r->info.base, want->size)) /* the failed attempt may have left a hole */
@@ -199,6 +206,10 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     uint64_t left = sg_config.memory - used[sg_space(ctx)->device];
 
     pthread_mutex_unlock(&sg_mem_lock);
+    if (rc == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        free(r);
+        return rc;
+    }
     if (rc != CUDA_SUCCESS) {
         free(r);
         return sg_fail(rc, "out of device memory: %llu bytes asked for, %llu of %llu left",
@@ -230,10 +241,10 @@ CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uin
     return alloc(ctx, &want, 0, -1, out);
 }
 
-CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
-                               uint64_t *out)
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, uint32_t incarnation, enum sg_mem_kind kind, uint64_t size,
+                               uint64_t align, uint64_t *out)
 {
-    struct sg_mem_info want = {.size = size, .kind = kind, .internal = true};
+    struct sg_mem_info want = {.size = size, .kind = kind, .owner = incarnation, .internal = true};
 
     return alloc(ctx, &want, align, -1, out);
 }
@@ -324,7 +335,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    .access = access,
                                    .writable = access & SG_ACCESS_WRITE};
     pthread_mutex_lock(&sg_mem_lock);
-    rc = insert(r, 0, access);
+    rc = ended_locked(r) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : insert(r, 0, access);
     pthread_mutex_unlock(&sg_mem_lock);
     if (rc != CUDA_SUCCESS)
         free(r);
@@ -428,15 +439,14 @@ static struct sg_rec *take_owned(const struct sg_ctx *ctx, uint64_t *from)
 
 void sg_mem_release_owned(struct sg_ctx *ctx)
 {
-    bool any = true;
+    struct sg_rec *r;
+    uint64_t from = 0;
 
-    while (any) { /* until a pass finds nothing: other threads may have allocated meanwhile */
-        struct sg_rec *r;
-        uint64_t from = 0;
-
-        for (any = false; (r = take_owned(ctx, &from)) != NULL; any = true)
-            rec_free(r);
-    }
+    pthread_mutex_lock(&sg_mem_lock);
+    sg_space(ctx)->released = sg_space(ctx)->id; /* nothing is added from here on */
+    pthread_mutex_unlock(&sg_mem_lock);
+    while ((r = take_owned(ctx, &from)) != NULL)
+        rec_free(r);
 }
 
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)

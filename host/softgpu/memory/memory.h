@@ -63,8 +63,9 @@ struct sg_mem_info {
 #define SG_MAX_PEERS 64
 #define SG_SPACE_FIELDS \
     struct sg_obj obj; \
-    uint32_t id;                         /* starts at 1, never reused */ \
-    int device;                          /* ordinal of the device */ \
+    uint32_t id;       /* starts at 1, never reused */ \
+    uint32_t released; /* latest incarnation (id) whose memory was released; under sg_mem_lock */ \
+    int device;        /* ordinal of the device */ \
     _Atomic uint32_t peers[SG_MAX_PEERS] /* contexts whose memory its kernels access (ids) */
 struct sg_space {
     SG_SPACE_FIELDS;
@@ -80,9 +81,9 @@ CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, 
                       uint64_t *out);
 /* As above for a pool, given by its handle, with the pool's current access rights. */
 CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *out);
-/* As above for a module's variable, which cuMemFree refuses to free. */
-CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
-                               uint64_t *out);
+/* As above for a module's variable, which cuMemFree refuses to free. incarnation: the module's, of ctx. */
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, uint32_t incarnation, enum sg_mem_kind kind, uint64_t size,
+                               uint64_t align, uint64_t *out);
 /*
  * As sg_mem_alloc(), backed by the pages of a descriptor that stays the caller's. share is passed
  * to sg_share_end() when the memory is released. imported: not charged to the quota. pool 0: no

@@ -99,6 +99,12 @@ static void test_contexts_are_apart(void **state)
     sg_mem_release_owned(CTX(space_a));
     assert_false(sg_mem_check(CTX(space_a), a, 4, true, &hit));
     assert_false(sg_mem_check(CTX(space_b), m, 4, true, &hit));
+    /* Nothing releases what a thread that is late would add, until the context is there anew. */
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 64, 0, &a), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_HOST, &hit, sizeof(hit), 0, true),
+                     CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    space_a.id = 3;
+    assert_true(sg_mem_release(take(CTX(space_a), 64)));
 }
 
 static void test_generation(void **state)

@@ -11,6 +11,7 @@
 CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **out)
 {
     struct sg_lib_inst **pp, *inst;
+    const uint32_t incarnation = ctx->id;
     struct sg_mod *mod = NULL;
     CUresult r = CUDA_SUCCESS;
 
@@ -35,7 +36,8 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
         struct sg_module *ptx = lib->meta_taken || same ? NULL : lib->meta;
 
         inst = calloc(1, sizeof(*inst));
-        r = inst ? sg_mod_new(ctx, &lib->image[same], ptx, lib, NULL, &mod) : CUDA_ERROR_OUT_OF_MEMORY;
+        r = inst ? sg_mod_new(ctx, incarnation, &lib->image[same], ptx, lib, NULL, &mod)
+                 : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS) {
             lib->meta_taken |= ptx != NULL;
             inst->mod = mod;

@@ -151,7 +151,7 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
             sg_jit_error(jit, diag.message);
             return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", diag.message);
         }
-        r = sg_mem_alloc_internal(mod->ctx, g.is_managed ? SG_MEM_MANAGED : SG_MEM_DEVICE,
+        r = sg_mem_alloc_internal(mod->ctx, mod->ctx_id, g.is_managed ? SG_MEM_MANAGED : SG_MEM_DEVICE,
                                   g.size ? g.size : 1, g.align, &mod->globals[i]);
         if (r != CUDA_SUCCESS)
             return r;
@@ -249,12 +249,18 @@ CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint6
     return r;
 }
 
+/* False: the context has ended, and with it all that was registered in it before. */
+static bool is_current(const struct sg_mod *mod)
+{
+    return atomic_load(&mod->ctx->alive) && mod->ctx->id == mod->ctx_id;
+}
+
 static void release_globals(struct sg_mod *mod)
 {
     const uint32_t n = take_all(mod, &mod->nglobals);
 
     /* Once the context's incarnation has ended, its memory is gone and may have been reused. */
-    if (atomic_load(&mod->ctx->alive) && mod->ctx->id == mod->ctx_id) {
+    if (is_current(mod)) {
         for (uint32_t i = 0; i < n; i++)
             sg_mem_release(mod->globals[i]);
     }
@@ -277,8 +283,8 @@ static void mod_free(struct sg_obj *obj)
     free(mod);
 }
 
-CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx, struct sg_lib *lib,
-                    struct sg_jit *jit, struct sg_mod **out)
+CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_image *img,
+                    struct sg_module *ptx, struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out)
 {
     struct sg_mod *mod = calloc(1, sizeof(*mod));
     CUresult r = CUDA_SUCCESS;
@@ -289,7 +295,7 @@ CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_mo
     pthread_mutex_init(&mod->lock, NULL);
     sg_obj_get(&ctx->obj);
     mod->ctx = ctx;
-    mod->ctx_id = ctx->id;
+    mod->ctx_id = incarnation;
     mod->lib = lib;
     if (lib)
         sg_obj_get(&lib->obj);
@@ -305,6 +311,11 @@ CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_mo
         r = place_texrefs(mod, jit);
     if (r == CUDA_SUCCESS && !sg_obj_register(&mod->obj))
         r = CUDA_ERROR_OUT_OF_MEMORY;
+    /* after that: the end of the context either finds the handle or is seen here */
+    if (r == CUDA_SUCCESS && !is_current(mod)) {
+        sg_obj_unregister(&mod->obj);
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     if (r != CUDA_SUCCESS) {
         sg_obj_put(&mod->obj);
         return r;
@@ -371,6 +382,10 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         mod->funcs = f;
         if (sg_obj_register(&f->obj))
             r = CUDA_SUCCESS;
+        if (r == CUDA_SUCCESS && !is_current(mod)) { /* likewise */
+            sg_obj_unregister(&f->obj);
+            r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        }
     }
     pthread_mutex_unlock(&mod->lock);
     if (r == CUDA_SUCCESS)

@@ -91,10 +91,10 @@ CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_j
 void sg_jit_error(struct sg_jit *jit, const char *text);
 void sg_jit_done(struct sg_jit *jit);
 
-/* Parses the image for ctx; allocates and initialises its variables. ptx: the parsed image, or
-   NULL. */
-CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx, struct sg_lib *lib,
-                    struct sg_jit *jit, struct sg_mod **out);
+/* Parses the image for ctx; allocates and initialises its variables. incarnation: the id of ctx when
+   the call began; 709 if that has ended. ptx: the parsed image, or NULL. */
+CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_image *img,
+                    struct sg_module *ptx, struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
 /* Parses the PTX or the cubin's metadata. */
 CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
 /* Removes handles and variables; waits for running kernels. */

@@ -330,6 +330,12 @@ CUresult sg_ctx_new_green(struct sg_ctx *base, const struct sg_sms *sms, struct 
     return r;
 }
 
+void sg_ctx_revive(struct sg_ctx *ctx)
+{
+    ctx->id = atomic_fetch_add(&next_ctx_id, 1); /* no old id may match the new incarnation */
+    atomic_store(&ctx->alive, true);
+}
+
 void sg_ctx_teardown(struct sg_ctx *ctx)
 {
     pthread_mutex_lock(&ctx->issue);
@@ -342,8 +348,6 @@ void sg_ctx_teardown(struct sg_ctx *ctx)
     sg_ctx_retire_streams(ctx);
     sg_unregister_owned(ctx);
     sg_mem_release_owned(ctx);
-    /* The primary context returns as a new incarnation: no old id may match it. */
-    ctx->id = atomic_fetch_add(&next_ctx_id, 1);
     cua_coredump_forget(&ctx->coredump);
     reset_settings(ctx);
 }

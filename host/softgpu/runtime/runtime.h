@@ -64,6 +64,8 @@ struct sg_device {
 };
 extern struct sg_device sg_devices[SG_MAX_DEVICES]; /* indexed by ordinal */
 
+/* Makes the primary context usable after sg_ctx_new() and sg_ctx_teardown(): another incarnation. */
+void sg_ctx_revive(struct sg_ctx *ctx);
 CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **out);
 /* Creates the context that a green context is converted to; it has no handle yet. */
 CUresult sg_ctx_new_green(struct sg_ctx *base, const struct sg_sms *sms, struct sg_ctx **out);

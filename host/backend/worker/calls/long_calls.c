@@ -108,7 +108,8 @@ struct setting {
     VGB_LENT const struct wrk_wait *wait; /* until it lands, which ends this */
     CUcontext ctx;
     CUlimit limit;
-    bool shared; /* another one was under way with it */
+    uint64_t had, bytes; /* charged before, and for the new value; until the call lands the larger one */
+    bool shared;         /* another one was under way with it */
 };
 static struct setting *settings;
 
@@ -128,43 +129,51 @@ static struct setting *setting_begin(const struct wrk_wait *wait, CUcontext ctx,
     return s;
 }
 
-/* True if there was another one. */
-static bool setting_end(const struct wrk_wait *wait)
+static struct setting setting_end(const struct wrk_wait *wait)
 {
-    struct setting **at = &settings, *s;
-    bool shared;
+    struct setting **at = &settings, *s, out;
 
-    while (*at && (*at)->wait != wait)
+    while ((*at)->wait != wait)
         at = &(*at)->next;
     s = *at;
-    if (!s)
-        return false;
-    shared = s->shared;
+    out = *s;
     *at = s->next;
     free(s);
-    return shared;
+    return out;
 }
 
-/* Changes the charge of the limit to `bytes`, or, with `shared`, does not lower it; false: over the quota. */
-static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes, bool shared,
-                        struct wrk_alloc *had)
+/* Raises the charge of the limit to `bytes`; false: over the quota, or no memory. *had: the charge before. */
+static bool raise_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes, uint64_t *had)
 {
     uint64_t key = limit_key(ctx, limit);
+    struct wrk_alloc was;
+    bool ok;
 
     if (bytes > LIMIT_BYTES_MAX)
         return false;
-    wrk_quota_detach(w, key, had);
-    if (shared && bytes < had->bytes)
-        bytes = had->bytes;
-    if (bytes > had->bytes && !wrk_quota_take(w, bytes - had->bytes)) {
-        wrk_quota_remember(w, key, had->bytes, ctx);
-        return false;
+    wrk_quota_detach(w, key, &was);
+    *had = was.bytes;
+    ok = bytes <= was.bytes || wrk_quota_take_for(w, bytes - was.bytes);
+    if (ok && bytes > was.bytes)
+        was.bytes = bytes;
+    if (was.bytes)
+        wrk_quota_remember(w, key, was.bytes, ctx);
+    return ok;
+}
+
+/* Lowers it to `bytes`. */
+static void lower_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes)
+{
+    uint64_t key = limit_key(ctx, limit);
+    struct wrk_alloc was;
+
+    wrk_quota_detach(w, key, &was);
+    if (bytes < was.bytes) {
+        wrk_quota_give(w, was.bytes - bytes);
+        was.bytes = bytes;
     }
-    if (bytes < had->bytes)
-        wrk_quota_give(w, had->bytes - bytes);
-    if (bytes && !wrk_quota_remember(w, key, bytes, ctx))
-        wrk_quota_give(w, bytes);
-    return true;
+    if (was.bytes)
+        wrk_quota_remember(w, key, was.bytes, ctx);
 }
 
 static CUresult finish_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -175,13 +184,11 @@ static CUresult finish_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresu
 
 static CUresult land_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    const bool shared = setting_end(wait);
-    struct wrk_alloc had;
+    const struct setting s = setting_end(wait);
 
     wrk_provider_took();
-    /* back to the old value, which was covered before */
-    if (r != CUDA_SUCCESS && !wait->context_gone && !shared)
-        count_limit(w, (CUcontext)(uintptr_t)wait->arg[3], (CUlimit)wait->arg[0], wait->arg[2], false, &had);
+    if (!wait->context_gone && !s.shared)
+        lower_limit(w, s.ctx, s.limit, r == CUDA_SUCCESS ? s.bytes : s.had);
     return r;
 }
 
@@ -189,7 +196,6 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
 {
     CUcontext ctx = wrk_base_context(c->w->current);
     CUlimit limit = (CUlimit)a->limit;
-    struct wrk_alloc had = {0};
     struct setting *setting;
     struct wrk_wait *wait;
 
@@ -202,16 +208,18 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     setting = setting_begin(wait, ctx, limit);
-    if (!setting || !count_limit(c->w, ctx, limit, limit_bytes(limit, a->value), setting->shared, &had)) {
-        if (setting)
-            wrk_notify_detail(c->w, "the limit's memory exceeds the quota of device memory");
+    if (!setting) {
+        wait->land = NULL;
+        return wrk_wait_fail(c, wait, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    setting->bytes = limit_bytes(limit, a->value);
+    if (!raise_limit(c->w, ctx, limit, setting->bytes, &setting->had)) {
+        wrk_notify_detail(c->w, "the limit's memory exceeds the quota of device memory");
         setting_end(wait);
         wait->land = NULL;
         return wrk_wait_fail(c, wait, CUDA_ERROR_OUT_OF_MEMORY);
     }
     wait->arg[0] = a->limit;
     wait->arg[1] = a->value;
-    wait->arg[2] = had.bytes;
-    wait->arg[3] = (uintptr_t)ctx;
     return wrk_wait_start(c, wait);
 }

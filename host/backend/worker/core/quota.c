@@ -194,11 +194,23 @@ bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, 
     if (!address)
         return true;
     pthread_mutex_lock(&q->lock);
-    ok = q->count * 2 < q->room || grow_locked(q);
+    /* The half that is otherwise free takes what wrk_quota_take_for() did not see: entries that are put back. */
+    ok = q->count * 2 < q->room || grow_locked(q) || q->count + 1 < q->room;
     if (ok)
         insert_locked(q, &a);
     pthread_mutex_unlock(&q->lock);
     return ok;
+}
+
+bool wrk_quota_take_for(struct wrk_worker *w, uint64_t bytes)
+{
+    struct wrk_quota *q = &w->quota;
+    bool ok;
+
+    pthread_mutex_lock(&q->lock);
+    ok = q->count * 2 < q->room || grow_locked(q);
+    pthread_mutex_unlock(&q->lock);
+    return ok && wrk_quota_take(w, bytes);
 }
 
 /* Removes the entry at i and closes the gap (linear probing). Its bytes stay charged. */
@@ -218,18 +230,37 @@ static void remove_locked(struct wrk_quota *q, uint64_t i)
     memset(&q->table[hole], 0, sizeof(q->table[hole]));
 }
 
-static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_alloc *out)
+/* Entry of the allocation; NULL: none. */
+static struct wrk_alloc *entry_locked(const struct wrk_quota *q, uint64_t address)
 {
     for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
          i = (i + 1) & (q->room - 1)) {
-        if (q->table[i].address == address) {
-            *out = q->table[i];
-            remove_locked(q, i);
-            return true;
-        }
+        if (q->table[i].address == address)
+            return &q->table[i];
     }
-    *out = (struct wrk_alloc){0};
-    return false;
+    return NULL;
+}
+
+static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_alloc *out)
+{
+    const struct wrk_alloc *a = entry_locked(q, address);
+
+    *out = a ? *a : (struct wrk_alloc){0};
+    if (a)
+        remove_locked(q, (uint64_t)(a - q->table));
+    return a != NULL;
+}
+
+void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx)
+{
+    struct wrk_quota *q = &w->quota;
+    const struct wrk_alloc *a;
+
+    pthread_mutex_lock(&q->lock);
+    a = entry_locked(q, address);
+    if (a)
+        *ctx = a->ctx;
+    pthread_mutex_unlock(&q->lock);
 }
 
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)

@@ -38,6 +38,8 @@ struct wrk_quota {
 void wrk_quota_init(struct wrk_worker *w, uint64_t limit);
 /* Charges `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
+/* The same for an allocation, with room for its entry: wrk_quota_remember() then succeeds. False also: no memory. */
+bool wrk_quota_take_for(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
 /* Bytes charged now. */
 uint64_t wrk_quota_held(struct wrk_worker *w);
@@ -51,6 +53,8 @@ void wrk_quota_report(struct wrk_worker *w);
 /* Add and remove the allocation at an address. */
 bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address);
+/* Context of the allocation at an address; *ctx stays as it is if none is known there. */
+void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx);
 /* Removal in two steps: the entry first, before the address can be reused; the bytes
  * (wrk_quota_give) once the provider has freed them. */
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out);

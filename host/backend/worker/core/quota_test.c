@@ -20,6 +20,16 @@
 static struct wrk_memory memory;
 static struct wrk_worker w;
 
+static bool no_memory;
+
+/* The linker puts these in front of the worker's own calls. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return no_memory ? NULL : __real_calloc(n, size);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -60,6 +70,36 @@ static void test_many(void **state)
     assert_int_equal(w.quota.count, 2500);
     for (uint64_t i = 2; i <= 5000; i += 2)
         wrk_quota_forget(&w, i << 9);
+    assert_int_equal(w.quota.count, 0);
+    assert_int_equal(w.quota.used, 0);
+}
+
+/* Without memory for its entry there is no allocation; what was there before is put back all the same. */
+static void test_no_memory(void **state)
+{
+    struct wrk_freeing freeing[WRK_WAITERS_MAX];
+    uint64_t n;
+
+    (void)state;
+    no_memory = true;
+    assert_false(wrk_quota_take_for(&w, 10));
+    no_memory = false;
+    assert_true(wrk_quota_take_for(&w, 10));
+    assert_true(wrk_quota_remember(&w, 1 << 9, 10, NULL));
+    no_memory = true;
+    for (n = 1; wrk_quota_take_for(&w, 10); n++)
+        assert_true(wrk_quota_remember(&w, (n + 1) << 9, 10, NULL));
+    assert_int_equal(w.quota.used, n * 10);
+    for (unsigned i = 0; i < WRK_WAITERS_MAX; i++)
+        assert_true(wrk_quota_free_begin(&w, (i + 1ull) << 9, &freeing[i]));
+    while (wrk_quota_take_for(&w, 10))
+        assert_true(wrk_quota_remember(&w, ++n << 9, 10, NULL));
+    for (unsigned i = 0; i < WRK_WAITERS_MAX; i++)
+        wrk_quota_free_end(&w, &freeing[i], false);
+    assert_int_equal(w.quota.count, n);
+    for (uint64_t i = 1; i <= n; i++)
+        wrk_quota_forget(&w, i << 9);
+    no_memory = false;
     assert_int_equal(w.quota.count, 0);
     assert_int_equal(w.quota.used, 0);
 }
@@ -236,7 +276,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_many),  T(test_context),     T(test_limit),         T(test_freed_twice),
-        T(test_blobs), T(test_blob_limits), T(test_blob_given_up),
+        T(test_blobs), T(test_blob_limits), T(test_blob_given_up), T(test_no_memory),
     };
 
     return cmocka_run_group_tests_name("quota", tests, NULL, NULL);

@@ -23,80 +23,7 @@ void wrk_waits_init(struct wrk_waits *ws)
     pthread_cond_init(&ws->left, NULL);
 }
 
-/* ---- events, kept per context because making one is slow ---- */
-
-static struct wrk_event_pool *pool_locked(struct wrk_waits *ws, CUcontext ctx, bool make)
-{
-    struct wrk_event_pool *empty = NULL;
-
-    for (unsigned i = 0; i < WRK_EVENT_POOLS; i++) {
-        if (ws->pools[i].ctx == ctx)
-            return &ws->pools[i];
-        if (!ws->pools[i].ctx && !empty)
-            empty = &ws->pools[i];
-    }
-    if (make && empty)
-        empty->ctx = ctx;
-    return make ? empty : NULL;
-}
-
-static CUresult event_take(struct wrk_worker *w, CUcontext ctx, CUevent *event)
-{
-    CUevent found = NULL;
-
-    pthread_mutex_lock(&w->waits.events_lock);
-    struct wrk_event_pool *p = pool_locked(&w->waits, ctx, false);
-    if (p && p->n)
-        found = p->free[--p->n];
-    pthread_mutex_unlock(&w->waits.events_lock);
-    if (found) {
-        *event = found;
-        return CUDA_SUCCESS;
-    }
-    return wrk_provider.cuEventCreate(event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
-}
-
-static void event_give(struct wrk_worker *w, struct wrk_wait *wait, CUevent event)
-{
-    bool kept = false;
-
-    pthread_mutex_lock(&w->waits.events_lock);
-    bool stale = wait->generation != w->waits.generation;
-    struct wrk_event_pool *p = stale ? NULL : pool_locked(&w->waits, wait->ctx, true);
-    if (p && p->n < sizeof(p->free) / sizeof(p->free[0])) {
-        p->free[p->n++] = event;
-        kept = true;
-    }
-    pthread_mutex_unlock(&w->waits.events_lock);
-    /* Stale: a context was destroyed meanwhile, possibly this event's, and the event with it. */
-    if (!kept && !stale)
-        wrk_provider.cuEventDestroy_v2(event);
-}
-
-void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx)
-{
-    CUevent events[64];
-    unsigned n = 0;
-
-    pthread_mutex_lock(&w->waits.events_lock);
-    struct wrk_event_pool *p = pool_locked(&w->waits, ctx, false);
-    if (p) {
-        n = p->n;
-        memcpy(events, p->free, n * sizeof(events[0]));
-        memset(p, 0, sizeof(*p));
-    }
-    __atomic_fetch_add(&w->waits.generation, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&w->waits.events_lock);
-    for (unsigned i = 0; i < n; i++)
-        wrk_provider.cuEventDestroy_v2(events[i]);
-}
-
 /* ---- one wait ---- */
-
-static uint32_t now_generation(struct wrk_worker *w)
-{
-    return __atomic_load_n(&w->waits.generation, __ATOMIC_ACQUIRE);
-}
 
 /* Reserve for a call that is out of memory, so that freeing cannot fail for it. Refilled by the
  * next wait that ends. */
@@ -114,7 +41,6 @@ static struct wrk_wait *new_wait(struct wrk_worker *w)
     wait->uses[0] = wait->ctx;
     wait->uses[1] = wait->ctx ? wrk_base_context(wait->ctx) : NULL;
     wait->slot = VGP_NO_REPLY;
-    wait->generation = now_generation(w);
     return wait;
 }
 
@@ -179,8 +105,7 @@ static void slot_leave(struct wrk_worker *w, struct wrk_wait *wait)
 void wrk_wait_free(struct wrk_worker *w, struct wrk_wait *wait)
 {
     slot_leave(w, wait);
-    for (unsigned i = 0; i < wait->nevents; i++)
-        event_give(w, wait, wait->events[i]);
+    wrk_wait_events_give(w, wait, wait->events, wait->nevents, true);
     free(atomic_exchange(&spare_wait, wait));
 }
 
@@ -216,7 +141,7 @@ static CUresult record_there(struct wrk_worker *w, struct wrk_wait *wait, CUstre
     wait->uses[0] = there;
     wait->uses[1] = wrk_base_context(there);
     if (r == CUDA_SUCCESS)
-        r = event_take(w, there, &wait->events[0]);
+        r = wrk_wait_event_take(w, wait, &wait->events[0]);
     if (r == CUDA_SUCCESS)
         r = wrk_provider.cuEventRecord(wait->events[wait->nevents++], stream);
     wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
@@ -232,12 +157,12 @@ CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstre
         return a.result; /* nothing to wait for, or an error, e.g. the stream is being captured */
     if (wait->nevents == WRK_WAIT_EVENTS)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = event_take(w, wait->ctx, &wait->events[wait->nevents]);
+    r = wrk_wait_event_take(w, wait, &wait->events[wait->nevents]);
     if (r != CUDA_SUCCESS)
         return r;
     r = wrk_provider.cuEventRecord(wait->events[wait->nevents], stream);
     if (r == CUDA_ERROR_INVALID_HANDLE) {
-        event_give(w, wait, wait->events[wait->nevents]);
+        wrk_wait_events_give(w, wait, &wait->events[wait->nevents], 1, false);
         return record_there(w, wait, stream);
     }
     wait->nevents++;
@@ -585,7 +510,7 @@ CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpS
     }
     if (!before)
         return CUDA_SUCCESS;
-    if (before->generation != now_generation(w)) { /* its event may have ended with a context */
+    if (before->events_gone || before->green_gone) { /* set by this thread */
         wrk_wait_free(w, before);
         return CUDA_SUCCESS;
     }

@@ -50,7 +50,9 @@ struct wrk_wait {
     VGB_COUNTED struct wrk_borrowed *lent; /* entry that keeps `borrowed` */
     CUresult result;                       /* for land */
     uint32_t reply_flags;
-    uint32_t generation; /* generation of the pools when the events were taken */
+    VGB_LISTED struct wrk_wait *holds, **holds_at; /* links in waits.holders; holds_at NULL: not there */
+    bool events_gone;                              /* the context of the events ended, and they with it */
+    bool green_gone; /* `ctx` ended; if it was a green context, the events, of the context below, are there */
     unsigned nevents, done;
     CUevent events[WRK_WAIT_EVENTS];
     CUevent borrowed; /* event of the application (cuEventSynchronize), not from the pool */
@@ -91,11 +93,11 @@ struct wrk_waits {
     pthread_cond_t work;
     VGB_OWNED struct wrk_wait *queue, **queue_tail; /* waits for the waiter threads */
     unsigned threads, idle_threads;
-    pthread_mutex_t events_lock; /* protects the pools and `generation` */
+    pthread_mutex_t events_lock; /* protects the pools, `holders` and the two flags of each wait there */
     struct wrk_event_pool pools[WRK_EVENT_POOLS];
-    uint32_t generation;                /* incremented when a context's events are dropped */
-    VGB_LISTED struct wrk_wait *flight; /* all waits started and not finished; under lock */
-    pthread_cond_t left;                /* signalled when a wait leaves `flight` */
+    VGB_LISTED struct wrk_wait *holders; /* waits that have taken events of the pools' contexts */
+    VGB_LISTED struct wrk_wait *flight;  /* all waits started and not finished; under lock */
+    pthread_cond_t left;                 /* signalled when a wait leaves `flight` */
     /* finished, to be landed by the dispatcher; under lock */
     VGB_OWNED struct wrk_wait *landed;
     atomic_uint to_land;    /* number of waits in `landed` and of events to destroy */
@@ -158,6 +160,11 @@ bool wrk_waits_poll(struct wrk_worker *w);
 void wrk_waits_prepare(struct wrk_worker *w);
 /* Before the dispatcher sleeps: hands all waits with a reply to waiter threads. */
 void wrk_waits_hand_over(struct wrk_worker *w);
+/* flight.c: takes an event of the wait's context, from the pool or a new one. */
+CUresult wrk_wait_event_take(struct wrk_worker *w, struct wrk_wait *wait, CUevent *event);
+/* Gives n events of the wait back to the pool of its context. `last`: the wait holds no more. */
+void wrk_wait_events_give(struct wrk_worker *w, struct wrk_wait *wait, const CUevent *events, unsigned n,
+                          bool last);
 /* Drops the pooled events of a context that is about to be destroyed. */
 void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx);
 /* Tells long calls in progress that the objects they make are gone. To be called before the wait

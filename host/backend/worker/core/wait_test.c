@@ -206,6 +206,63 @@ static void test_forgotten(void **state)
     assert_int_equal(created, 6);
 }
 
+/* The end of one context takes no event from another: what was made is in a pool, or was destroyed. */
+static void test_conserved(void **state)
+{
+    enum { ROUNDS = 100, EVENTS = 3 };
+    struct wrk_wait *late;
+
+    (void)state;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        late = wait_for(0, EVENTS);
+        wrk_wait_free(w, wait_for(1, 1));
+        wrk_waits_forget_context(w, CONTEXT(1)); /* destroys its event */
+        wrk_wait_free(w, late);
+    }
+    assert_int_equal(created, EVENTS + ROUNDS);
+    assert_int_equal(destroyed, ROUNDS);
+    /* Also of a wait that was for another context first, and of one that has no room in the pool. */
+    wrk_provider.cuStreamGetCtx = stream_context;
+    wrk_provider.cuCtxSetCurrent = set_made_in;
+    wrk_provider.cuEventRecord = record_in_1;
+    w->current = made_in = CONTEXT(0);
+    late = wait_for(0, 1);
+    assert_ptr_equal(late->ctx, CONTEXT(1));
+    wrk_waits_forget_context(w, CONTEXT(0));
+    assert_int_equal(created - destroyed, 1);
+    wrk_wait_free(w, late);
+    wrk_waits_forget_context(w, CONTEXT(1));
+    assert_int_equal(created, destroyed);
+    assert_null(w->waits.holders);
+}
+
+/* Events made in a green context are of the context below: destroyed after the green one, gone after both. */
+static void test_green(void **state)
+{
+    struct wrk_green_base green = {.ctx = CONTEXT(2), .base_ctx = CONTEXT(0)};
+
+    (void)state;
+    for (unsigned both = 0; both < 2; both++) {
+        struct wrk_wait *late;
+
+        wrk_green_base_add(&green);
+        w->current = CONTEXT(2);
+        late = wrk_wait_internal(w, CONTEXT(2));
+        late->uses[1] = CONTEXT(0);
+        assert_int_equal(wrk_wait_add_stream(w, late, STREAM), CUDA_SUCCESS);
+        wrk_waits_forget_context(w, CONTEXT(2));
+        wrk_green_base_remove(&green);
+        if (both)
+            wrk_waits_forget_context(w, CONTEXT(0));
+        wrk_wait_free(w, late);
+        assert_int_equal(created, both + 1);
+        assert_int_equal(destroyed, 1);
+        assert_null(w->waits.holders);
+    }
+    for (unsigned i = 0; i < WRK_EVENT_POOLS; i++)
+        assert_ptr_not_equal(w->waits.pools[i].ctx, CONTEXT(2)); /* an address that may be used anew */
+}
+
 /* Nothing is recorded where nothing pends; errors are passed on and leave nothing behind. */
 static void test_results(void **state)
 {
@@ -313,9 +370,9 @@ static void test_context_unknown(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {T(test_kept),      T(test_other_context),  T(test_bounds),
-                                       T(test_forgotten), T(test_results),        T(test_legacy),
-                                       T(test_unknown),   T(test_context_unknown)};
+    const struct CMUnitTest tests[] = {
+        T(test_kept),  T(test_other_context), T(test_bounds), T(test_forgotten), T(test_conserved),
+        T(test_green), T(test_results),       T(test_legacy), T(test_unknown),   T(test_context_unknown)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
 }

@@ -13,6 +13,8 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
     CUresult r;
 
     SG_CTX(ctx);
+    const uint32_t incarnation = ctx->id;
+
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_image_load(image, SIZE_MAX, sg_cc(ctx->device), &img);
@@ -23,7 +25,7 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
         sg_image_free(&img);
         return r;
     }
-    r = sg_mod_new(ctx, &img, NULL, NULL, jit, &mod);
+    r = sg_mod_new(ctx, incarnation, &img, NULL, NULL, jit, &mod);
     sg_image_free(&img);
     if (r != CUDA_SUCCESS)
         return r;

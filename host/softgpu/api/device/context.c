@@ -311,7 +311,7 @@ CUresult sgd_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     if (sg_devices[dev].primary_refs++ == 0) {
         p->flags = sg_devices[dev].primary_flags;
         cua_coredump_begin(&p->coredump);
-        atomic_store(&p->alive, true);
+        sg_ctx_revive(p);
     }
     pthread_mutex_unlock(&sg_devices[dev].lock);
     *pctx = SG_HANDLE(CUcontext, p);

@@ -50,7 +50,8 @@ CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const 
     if (is_blob)
         wrk_blob_keep(c->w, &l->blob);
     l->handle = handle;
-    l->owner = c->rec->context;
+    l->owner = wrk_base_handle(c->w, c->rec->context);
+    l->ctx = wrk_base_context(c->w->current);
     l->type = type;
     *out = l;
     return CUDA_SUCCESS;
@@ -119,13 +120,13 @@ static void reply_logs(struct wrk_worker *w, struct wrk_wait *wait, struct wrk_l
 }
 
 /* No further bytes, but memory of the module's variables must be covered. */
-static CUresult count(struct wrk_worker *w, const struct wrk_wait *wait, struct wrk_load *l)
+static CUresult count(struct wrk_worker *w, const struct wrk_load *l)
 {
     wrk_provider_took();
     if (l->type != VGP_H_MODULE || wrk_quota_take(w, 0))
         return CUDA_SUCCESS;
     wrk_notify_detail(w, "the module's variables exceed the quota of device memory");
-    if (wrk_provider.cuModuleUnload && wrk_set_context(w, wait->ctx) == CUDA_SUCCESS)
+    if (wrk_provider.cuModuleUnload && wrk_set_context(w, l->ctx) == CUDA_SUCCESS)
         wrk_provider.cuModuleUnload(l->object);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -138,12 +139,12 @@ static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     if (r == CUDA_SUCCESS && l->type == VGP_H_MODULE && wait->context_gone)
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS)
-        r = count(w, wait, l);
+        r = count(w, l);
     if (r == CUDA_SUCCESS) {
         if (wrk_handles_reserve(&w->handles, l->handle, l->type) != CUDA_SUCCESS)
             wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: handle %#llx was made twice",
                     (unsigned long long)l->handle);
-        wrk_handles_put(&w->handles, l->handle, l->type, l->object, wrk_base_handle(w, l->owner));
+        wrk_handles_put(&w->handles, l->handle, l->type, l->object, l->owner);
     }
     if (l->logs)
         reply_logs(w, wait, l);

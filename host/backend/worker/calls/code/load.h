@@ -6,8 +6,10 @@
 #include "../calls.h"
 
 struct wrk_load {
-    uint64_t handle, owner; /* guest handle; handle of the context current at the call */
-    unsigned type;          /* VGP_H_MODULE or VGP_H_LIBRARY */
+    uint64_t handle;
+    uint64_t owner; /* handle of the context of the call; of a green context: of the one below it */
+    CUcontext ctx;  /* that context */
+    unsigned type;  /* VGP_H_MODULE or VGP_H_LIBRARY */
     const void *image;
     void *copy;           /* private copy holding the image */
     struct wrk_blob blob; /* the blob holding it, if sent ahead */

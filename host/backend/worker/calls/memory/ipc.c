@@ -26,7 +26,7 @@ struct item {
     enum { GIVEN_MEMORY, OPENED_MEMORY, GIVEN_EVENT, OPENED_EVENT } what;
     uint64_t key;   /* address, or provider event */
     unsigned count; /* number of opens */
-    CUcontext ctx;
+    CUcontext ctx;  /* context whose end ends the object */
     uint8_t token[VGB_TOKEN];
 };
 
@@ -50,7 +50,8 @@ static struct item *find_locked(int what, uint64_t key)
     return i;
 }
 
-static bool add_item(struct wrk_call *c, int what, uint64_t key, const uint8_t *token)
+/* `ctx`: context of the object, which need not be the current one. */
+static bool add_item(CUcontext ctx, int what, uint64_t key, const uint8_t *token)
 {
     struct item *i = calloc(1, sizeof(*i));
 
@@ -59,7 +60,7 @@ static bool add_item(struct wrk_call *c, int what, uint64_t key, const uint8_t *
     i->what = (unsigned)what;
     i->key = key;
     i->count = 1;
-    i->ctx = wrk_base_context(c->w->current);
+    i->ctx = ctx;
     memcpy(i->token, token, VGB_TOKEN);
     pthread_mutex_lock(&lock);
     i->next = items;
@@ -115,9 +116,9 @@ void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
     }
 }
 
-/* Creates a guest handle for a provider handle. */
-static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t key, const void *payload,
-                     uint64_t bytes, void *out)
+/* Creates a guest handle for a provider handle of an object of `ctx`. */
+static CUresult give(struct wrk_call *c, CUcontext ctx, int what, const char *magic, uint64_t key,
+                     const void *payload, uint64_t bytes, void *out)
 {
     struct handle h;
     CUresult r = CUDA_SUCCESS;
@@ -132,7 +133,7 @@ static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t k
     pthread_mutex_unlock(&lock);
     if (!i) {
         r = wrk_share_put(c->w, payload, bytes, h.token);
-        if (r == CUDA_SUCCESS && !add_item(c, what, key, h.token)) {
+        if (r == CUDA_SUCCESS && !add_item(ctx, what, key, h.token)) {
             wrk_share_drop(c->w, h.token);
             r = CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -156,6 +157,15 @@ static CUresult take(struct wrk_call *c, const char *magic, const void *handle, 
 
 /* ---- memory ---- */
 
+/* Any context may be current when a handle of the memory is made. */
+static CUcontext memory_context(struct wrk_call *c, CUdeviceptr base)
+{
+    CUcontext ctx = wrk_base_context(c->w->current);
+
+    wrk_quota_context(c->w, base, &ctx);
+    return ctx;
+}
+
 CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
                                   struct vgp_ret_cuIpcGetMemHandle *r, struct vgp_outs_cuIpcGetMemHandle *o)
 {
@@ -172,7 +182,7 @@ CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIp
     else if (e == CUDA_SUCCESS)
         e = wrk_provider.cuMemGetAddressRange_v2(&base, &size, a->dptr);
     if (e == CUDA_SUCCESS && !provider_shares())
-        e = give(c, GIVEN_MEMORY, magic_memory, base, &h, size, o->pHandle);
+        e = give(c, memory_context(c, base), GIVEN_MEMORY, magic_memory, base, &h, size, o->pHandle);
     if (e == CUDA_SUCCESS)
         r->pHandle_len = sizeof(o->pHandle);
     return e;
@@ -195,7 +205,7 @@ static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags
         if (i)
             i->count++;
         pthread_mutex_unlock(&lock);
-        if (!i && add_item(c, OPENED_MEMORY, *p, h.token))
+        if (!i && add_item(wrk_base_context(c->w->current), OPENED_MEMORY, *p, h.token))
             return CUDA_SUCCESS; /* the token stays held */
         if (!i) {
             wrk_provider.cuIpcCloseMemHandle(*p);
@@ -285,7 +295,9 @@ CUresult wrk_do_vgpIpcGetEvent(struct wrk_call *c, const struct vgp_args_vgpIpcG
     if (e == CUDA_SUCCESS && provider_shares())
         memcpy(o->handle, &h, sizeof(o->handle));
     else if (e == CUDA_SUCCESS)
-        e = give(c, GIVEN_EVENT, magic_event, (uintptr_t)event, &h, 0, o->handle);
+        /* wrk_handle_get() has noted the event's context, if that is another one */
+        e = give(c, c->other[1] ? c->other[1] : wrk_base_context(c->w->current), GIVEN_EVENT, magic_event,
+                 (uintptr_t)event, &h, 0, o->handle);
     if (e == CUDA_SUCCESS)
         r->handle_len = sizeof(o->handle);
     return e;
@@ -312,7 +324,8 @@ CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpc
     if (e != CUDA_SUCCESS)
         return e;
     e = wrk_provider.cuIpcOpenEventHandle(&event, real);
-    if (!provider_shares() && (e != CUDA_SUCCESS || !add_item(c, OPENED_EVENT, (uintptr_t)event, h.token))) {
+    if (!provider_shares() && (e != CUDA_SUCCESS || !add_item(wrk_base_context(c->w->current), OPENED_EVENT,
+                                                              (uintptr_t)event, h.token))) {
         if (e == CUDA_SUCCESS) {
             wrk_provider.cuEventDestroy_v2(event);
             e = CUDA_ERROR_OUT_OF_MEMORY;

@@ -20,8 +20,11 @@ static uint64_t device_bytes(uint64_t n)
 
 static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
 {
-    if (r != CUDA_SUCCESS || !wrk_quota_remember(self, address, bytes, wrk_base_context(self->current)))
+    /* without an entry, for which wrk_quota_take_for() has made room, it would stay charged */
+    if (r != CUDA_SUCCESS)
         wrk_quota_give(self, bytes);
+    else
+        wrk_quota_remember(self, address, bytes, wrk_base_context(self->current));
     return r;
 }
 
@@ -29,7 +32,7 @@ static CUresult q_alloc(CUdeviceptr *p, size_t n)
 {
     uint64_t held = device_bytes(n);
 
-    if (!wrk_quota_take(self, held))
+    if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAlloc_v2(p, n);
     return account(r, *p, held);
@@ -39,7 +42,7 @@ static CUresult q_managed(CUdeviceptr *p, size_t n, unsigned flags)
 {
     uint64_t held = device_bytes(n);
 
-    if (!wrk_quota_take(self, held))
+    if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocManaged(p, n, flags);
     return account(r, *p, held);
@@ -53,7 +56,7 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
     if (__builtin_mul_overflow(row, (uint64_t)height, &n))
         n = UINT64_MAX; /* without a limit the provider decides */
     n = device_bytes(n);
-    if (!wrk_quota_take(self, n))
+    if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocPitch_v2(p, pitch, width, height, elem);
     return account(r, *p, n);
@@ -85,7 +88,7 @@ static CUresult q_async(CUdeviceptr *p, size_t n, CUstream s)
 
     if (wrk_stream_captured(s))
         return made_node(lower->cuMemAllocAsync(p, n, s));
-    if (!wrk_quota_take(self, held))
+    if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocAsync(p, n, s);
     return account(r, *p, held);
@@ -97,7 +100,7 @@ static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
 
     if (wrk_stream_captured(s))
         return made_node(lower->cuMemAllocFromPoolAsync(p, n, pool, s));
-    if (!wrk_quota_take(self, held))
+    if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocFromPoolAsync(p, n, pool, s);
     return account(r, *p, held);
@@ -139,7 +142,7 @@ static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     uint64_t n = device_bytes(array_bytes(d));
 
-    if (!wrk_quota_take(self, n))
+    if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuArray3DCreate_v2(a, d);
     return account(r, (uintptr_t)*a, n);
@@ -170,7 +173,7 @@ static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, 
     uint64_t n = array_bytes(d);
 
     n = device_bytes(levels <= 1 ? n : n > UINT64_MAX / 2 ? UINT64_MAX : 2 * n);
-    if (!wrk_quota_take(self, n))
+    if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMipmappedArrayCreate(m, d, levels);
     return account(r, (uintptr_t)*m, n);

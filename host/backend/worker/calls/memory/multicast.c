@@ -154,13 +154,16 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_v
     b = malloc(sizeof(*b));
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = wrk_provider.cuMulticastBindAddr(al->handle, a->offset, a->address, a->size, a->flags);
+    *b = (struct wrk_binding){.offset = a->offset, .size = a->size};
+    /* before it is bound: from then on an unmapping leaves it charged */
+    r = wrk_phys_hold_at(a->address, a->size, &b->phys)
+            ? wrk_provider.cuMulticastBindAddr(al->handle, a->offset, a->address, a->size, a->flags)
+            : CUDA_ERROR_INVALID_VALUE;
     if (r != CUDA_SUCCESS) {
+        wrk_phys_let_go(c->w, b->phys);
         free(b);
         return r;
     }
-    *b = (struct wrk_binding){.offset = a->offset, .size = a->size};
-    b->phys = wrk_phys_hold_at(a->address);
     if (!b->phys) { /* pool memory: charged until freed, bound or not */
         free(b);
         return CUDA_SUCCESS;

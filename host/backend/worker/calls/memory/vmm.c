@@ -84,15 +84,34 @@ static struct wrk_phys *phys_at_locked(uint64_t addr)
     return btr_floor(&mappings, addr, &item) && addr - item.key < item.weight ? item.value : NULL;
 }
 
-struct wrk_phys *wrk_phys_hold_at(uint64_t addr)
-{
-    pthread_mutex_lock(&lock);
-    struct wrk_phys *p = phys_at_locked(addr);
+/* Range being unmapped by the provider; on the stack of the calling thread. */
+struct unmapping {
+    VGB_LISTED struct unmapping *next;
+    uint64_t base, size;
+};
+static struct unmapping *under_way; /* disjoint ranges */
 
-    if (p)
-        p->mappings++;
+/* Is another thread unmapping a part of [base, base + size)? */
+static bool unmapping_locked(uint64_t base, uint64_t size)
+{
+    for (const struct unmapping *x = under_way; x; x = x->next) {
+        if (x->base - base < size || base - x->base < x->size)
+            return true;
+    }
+    return false;
+}
+
+bool wrk_phys_hold_at(uint64_t addr, uint64_t size, struct wrk_phys **out)
+{
+    bool ok;
+
+    pthread_mutex_lock(&lock);
+    ok = !unmapping_locked(addr, size);
+    *out = ok ? phys_at_locked(addr) : NULL;
+    if (*out)
+        (*out)->mappings++;
     pthread_mutex_unlock(&lock);
-    return p;
+    return ok;
 }
 
 /* ---- physical memory ---- */
@@ -318,8 +337,11 @@ CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     pthread_mutex_lock(&lock);
-    r = reserve_locked() ? wrk_provider.cuMemMap(a->ptr, a->size, a->offset, al->handle, a->flags)
-                         : CUDA_ERROR_OUT_OF_MEMORY;
+    /* The unmapping has taken its entries from the list. Memory mapped into a gap between them would be unmapped
+     * with them, and its entry would stay: charged until the client ends. */
+    r = unmapping_locked(a->ptr, a->size) ? CUDA_ERROR_INVALID_VALUE
+        : reserve_locked() ? wrk_provider.cuMemMap(a->ptr, a->size, a->offset, al->handle, a->flags)
+                           : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
         insert_locked(&(struct mapping){a->ptr, a->size, al->phys});
         al->phys->mappings++;
@@ -348,13 +370,6 @@ static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
     return out;
 }
 
-/* Range being unmapped by the provider; on the stack of the calling thread. */
-struct unmapping {
-    VGB_LISTED struct unmapping *next;
-    uint64_t base, size;
-};
-static struct unmapping *under_way; /* disjoint ranges */
-
 /*
  * False: another thread is unmapping part of the range, which counts as unmapped. If both ran, the
  * failing call would restore entries whose memory the other has unmapped. Does not wait, as this
@@ -362,10 +377,8 @@ static struct unmapping *under_way; /* disjoint ranges */
  */
 static bool unmapping_begin_locked(struct unmapping *u)
 {
-    for (const struct unmapping *x = under_way; x; x = x->next) {
-        if (x->base - u->base < u->size || u->base - x->base < x->size)
-            return false;
-    }
+    if (unmapping_locked(u->base, u->size))
+        return false;
     u->next = under_way;
     under_way = u;
     return true;
