@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -115,6 +116,7 @@ static void become(struct manager *m, const char *const *options)
     for (; *options && n < 15; options++)
         argv[n++] = strcmp(*options, "SOCKET") ? *options : m->path;
     argv[n] = NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!getenv("V"))
         dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2);
     execv(exe, (char *const *)(uintptr_t)argv);
