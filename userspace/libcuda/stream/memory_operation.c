@@ -23,14 +23,25 @@ static CUresult send(CUstream stream, const struct cua_memory_operation *list, u
                                     n);
 }
 
-/* True when the worker cannot refuse it for its arguments. */
+/* Pinned memory that the device may write. */
+static bool writable_in_place(CUdeviceptr addr, unsigned size)
+{
+    struct vcu_place place;
+
+    return vcu_memory_in_place(addr, size) && !(vcu_memory_find_host(addr, &place) && place.m.registered &&
+                                                (place.m.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0);
+}
+
+/* True when the worker cannot refuse it for its arguments; what only some devices support is left to it. */
 bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
 {
     bool waits = cua_memory_operation_waits(operation);
     unsigned size = cua_memory_operation_width(operation);
 
-    return (flags & ~(waits ? CU_STREAM_WAIT_VALUE_NOR : 0u)) == 0 && addr % size == 0 &&
-           (vcu_memory_is_device(addr, size) || vcu_memory_in_place(addr, size));
+    if ((waits ? flags >= CU_STREAM_WAIT_VALUE_NOR : flags != 0) || addr % size != 0)
+        return false;
+    return vcu_memory_is_device(addr, size) ||
+           (waits ? vcu_memory_in_place(addr, size) : writable_in_place(addr, size));
 }
 
 static CUresult check(CUstream *stream)

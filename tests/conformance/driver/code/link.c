@@ -325,6 +325,33 @@ CASE(memop_batch, CF_CTX)
     NEED(cuMemFreeHost(h));
 }
 
+/* Memory that the device may only read is refused at the call, and the stream goes on; over the socket it has no address. */
+CASE(memop_read_only, CF_CTX)
+{
+    const unsigned flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    CUresult write = CUDA_ERROR_INVALID_VALUE;
+    CUdeviceptr d = 0;
+    uint32_t *h = aligned_alloc(4096, 4096);
+    CUstream s = NULL;
+
+    if (cf_real()) /* not known */
+        return;
+    h[0] = 3;
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemHostRegister(h, 4096, flags));
+    if (cuMemHostGetDevicePointer(&d, h, 0) == CUDA_SUCCESS)
+        write = cuStreamWriteValue32(s, d, 5, 0);
+    RC("write", write, CUDA_ERROR_INVALID_VALUE);
+    OK("sync", cuStreamSynchronize(s));
+    cf_u64("kept", h[0], 3);
+    if (d != 0)
+        NEED(cuStreamWaitValue32(s, d, 3, CU_STREAM_WAIT_VALUE_EQ));
+    OK("wait", cuStreamSynchronize(s));
+    NEED(cuMemHostUnregister(h));
+    NEED(cuStreamDestroy(s));
+    free(h);
+}
+
 /* The same batch on a stream and as a node: barriers, what is not offered, and what is read back. */
 CASE(memop_params, CF_CTX)
 {
