@@ -31,6 +31,11 @@ static void test_before_init(void **state)
     IS(cuEventQuery(NULL), NOT_INITIALIZED);
     IS(cuGraphCreate(NULL, 0), NOT_INITIALIZED);
     IS(cuTexObjectDestroy(0), NOT_INITIALIZED);
+    /* These look at NULL first (driver 580). */
+    IS(cuCtxGetFlags(NULL), INVALID_VALUE);
+    IS(cuLibraryGetKernelCount(NULL, NULL), INVALID_VALUE);
+    IS(cuLibraryUnload(NULL), INVALID_HANDLE);
+    IS(cuLinkDestroy(NULL), INVALID_HANDLE);
     OK(cuDriverGetVersion(&v));
     assert_int_equal(v, VGP_API_VERSION);
     IS(cuDriverGetVersion(NULL), INVALID_VALUE);

@@ -45,6 +45,11 @@ PROBED = {
                   'cuLibraryUnload', 'cuModuleLoadData', 'cuModuleLoadDataEx', 'cuModuleLoadFatBinary',
                   'cuModuleUnload')
      for mode in ('global', 'thread-local', 'relaxed', 'blocking')}
+# What the probed calls have in common: rules that the software GPU and our libcuda follow, and where they are guesses.
+#   NULL first       an output that is NULL is INVALID_VALUE before cuInit and without a context, too. Probed for all calls
+#                    of libraries and kernels that the driver was asked (there a handle that is NULL is INVALID_HANDLE
+#                    likewise, as for the linker's calls but cuLinkCreate); guess: cuKernelGetLibrary and
+#                    cuLibraryGetUnifiedFunction. Elsewhere some calls do and some do not: those that were seen to.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')

@@ -181,5 +181,8 @@ const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct
     if ((e->documented[0] != -1 && !documented(e, CUDA_ERROR_NOT_INITIALIZED)) ||
         strcmp(e->name, "cuGetExportTable") == 0)
         return NULL;
+    /* Some calls look at NULL arguments first (driver 580); the table of answers has which. */
+    if (strcmp(v->how, "zero") == 0 && (r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_HANDLE))
+        return NULL;
     return r == CUDA_ERROR_NOT_INITIALIZED ? NULL : "CUDA_ERROR_NOT_INITIALIZED";
 }

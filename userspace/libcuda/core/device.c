@@ -151,11 +151,14 @@ CUresult vcu_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     struct vcu_device *d;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
+    if (pi == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    if (pi == NULL || (int)attrib <= 0 || (int)attrib >= VGP_DEVICE_ATTRIBUTE_END)
+    if ((int)attrib <= 0 || (int)attrib >= VGP_DEVICE_ATTRIBUTE_END)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_fault_spec != NULL) {
         char number[16];

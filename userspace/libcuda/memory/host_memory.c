@@ -363,11 +363,14 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
 CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     struct vcu_place place;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
+    if (pFlags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_context();
     if (res != CUDA_SUCCESS)
         return res;
-    if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
+    if (!vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
         return CUDA_ERROR_INVALID_VALUE;
     /* Under unified addressing all pinned memory is portable and mapped, whatever was requested; staged
      * memory is not mapped. */
