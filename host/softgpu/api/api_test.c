@@ -26,7 +26,10 @@ static void test_before_init(void **state)
     IS(cuDeviceGetCount(NULL), NOT_INITIALIZED);
     IS(cuCtxGetCurrent(&c), NOT_INITIALIZED);
     IS(cuCtxCreate_v2(&c, 0, 0), NOT_INITIALIZED);
+    p = 7;
     IS(cuMemAlloc_v2(&p, 4), NOT_INITIALIZED);
+    assert_int_equal(p, 0);                     /* what allocates sets its output in any case */
+    OK(cuMemGetAddressRange_v2(NULL, NULL, 0)); /* nothing is asked for */
     IS(cuStreamSynchronize(NULL), NOT_INITIALIZED);
     IS(cuEventQuery(NULL), NOT_INITIALIZED);
     IS(cuGraphCreate(NULL, 0), NOT_INITIALIZED);

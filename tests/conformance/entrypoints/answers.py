@@ -50,6 +50,9 @@ PROBED = {
 #                    of libraries and kernels that the driver was asked (there a handle that is NULL is INVALID_HANDLE
 #                    likewise, as for the linker's calls but cuLinkCreate); guess: cuKernelGetLibrary and
 #                    cuLibraryGetUnifiedFunction. Elsewhere some calls do and some do not: those that were seen to.
+#   outputs are 0    cuMemAlloc, cuMemAllocManaged, cuMemHostAlloc, cuMemGetInfo, cuMemGetAddressRange, cuModuleGetGlobal,
+#                    cuDeviceTotalMem and cuIpcGetEventHandle write their outputs where they fail, too: probed. That it is 0
+#                    that they write is a guess, as are cuMemAllocPitch and cuMemAllocHost.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')

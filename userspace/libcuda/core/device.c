@@ -184,13 +184,18 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
 CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
+    CUresult res;
 
+    if (bytes != NULL)
+        *bytes = 0;
+    res = vcu_check_init();
+    if (res == CUDA_SUCCESS && bytes == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vcu_device_get(dev, &d);
     if (res != CUDA_SUCCESS)
         return res;
     VCU_FAULT("call", "cuDeviceTotalMem");
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     *bytes = d->total_memory;
     return CUDA_SUCCESS;
 }

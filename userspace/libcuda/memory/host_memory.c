@@ -190,18 +190,19 @@ static void end_memory(struct vcu_memory *m, uint64_t size)
 CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags};
-    CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
+    CUresult res;
     uint8_t *p;
 
+    if (pp != NULL)
+        *pp = NULL;
+    res = vcu_check_uncaptured("cuMemHostAlloc");
     if (res != CUDA_SUCCESS)
         return res;
     if (pp == NULL || (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                                            CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytesize == 0) { /* nothing, as with NVIDIA's driver */
-        *pp = NULL;
+    if (bytesize == 0) /* nothing, as with NVIDIA's driver */
         return CUDA_SUCCESS;
-    }
     if (!vcu_slab_take(bytesize, &m)) {
         res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
         if (res != CUDA_SUCCESS)

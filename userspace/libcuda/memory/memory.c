@@ -403,6 +403,7 @@ CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 
     if (dptr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0;
     res = vcu_check_uncaptured("cuMemAllocManaged");
     if (res != CUDA_SUCCESS)
         return res;

@@ -130,10 +130,8 @@ CUresult sgd_cuMemHostAlloc(struct sg_ctx *ctx, void **pp, size_t bytesize, unsi
     void *p;
     CUresult r;
 
-    if (!bytesize) { /* nothing, as the driver gives */
-        *pp = NULL;
+    if (!bytesize) /* nothing, as the driver gives */
         return CUDA_SUCCESS;
-    }
     p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no %zu bytes of host memory", bytesize);
