@@ -53,6 +53,9 @@ PROBED = {
 #   outputs are 0    cuMemAlloc, cuMemAllocManaged, cuMemHostAlloc, cuMemGetInfo, cuMemGetAddressRange, cuModuleGetGlobal,
 #                    cuDeviceTotalMem and cuIpcGetEventHandle write their outputs where they fail, too: probed. That it is 0
 #                    that they write is a guess, as are cuMemAllocPitch and cuMemAllocHost.
+#   nothing copied   copies of no byte succeed, whatever the other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
+#                    guess for the other copies of rows, arrays, volumes. A context that is NULL is the current one: probed
+#                    for the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
