@@ -175,7 +175,9 @@ static void test_device(void **state)
     IS(cuDeviceGet(&d, 1), INVALID_DEVICE);
     IS(cuDeviceGet(&d, -1), INVALID_DEVICE);
     IS(cuDeviceGet(NULL, 0), INVALID_VALUE);
+    memset(name, 'x', sizeof(name));
     OK(cuDeviceGetName(name, sizeof(name), d));
+    assert_true(name[strlen(name) + 1] == 0 && name[63] == 0 && name[64] == 'x');
     assert_non_null(strstr(name, "software"));
     OK(cuDeviceGetName(name, 5, d));
     assert_string_equal(name, "vgpu");

@@ -56,6 +56,8 @@ PROBED = {
 #   nothing copied   copies of no byte succeed, whatever the other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
 #                    guess for the other copies of rows, arrays, volumes. A context that is NULL is the current one: probed
 #                    for the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
+#   Not followed, though probed: what the driver reads of handles that have ended or are of another kind (results of
+#   chance, or crashes), lengths below 0, and a link without inputs, which NVIDIA's driver is not asked to complete.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')

@@ -126,9 +126,10 @@ static bool not_offered(const struct wk_entry *e, const struct wk_vector *v, CUr
 static const struct {
     const char *prefix, *param;
 } tolerant[] = {
-    {"cuPointerGetAttributes", "ptr"},   /* an address that is none has attributes that are 0 */
-    {"cuMemPrefetchAsync", "dstDevice"}, /* -1 is the host */
-    {"cuMemAdvise", "device"},           /* not looked at for some advice */
+    {"cuPointerGetAttributes", "ptr"},          /* an address that is none has attributes that are 0 */
+    {"cuMemPrefetchAsync", "dstDevice"},        /* -1 is the host */
+    {"cuMemAdvise", "device"},                  /* not looked at for some advice */
+    {"cuDeviceGetExecAffinitySupport", "type"}, /* driver 580: what is none is not supported */
 };
 
 static bool may_succeed(const struct wk_entry *e, const struct wk_param *p)

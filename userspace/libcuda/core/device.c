@@ -130,6 +130,7 @@ CUresult vcu_cuDeviceGetName(char *name, int len, CUdevice dev)
     VCU_FAULT("call", "cuDeviceGetName");
     if (name == NULL || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
+    memset(name, 0, len < 64 ? (size_t)len : 64); /* all of the driver's text (580) */
     snprintf(name, (size_t)len, "%s", d->name);
     return CUDA_SUCCESS;
 }

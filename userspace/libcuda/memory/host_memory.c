@@ -292,18 +292,18 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (p == NULL || bytesize == 0 || end < start ||
+    if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || end < start ||
         (Flags & ~(unsigned)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister",
                           "I/O memory cannot be shared with the host");
+    /* INVALID_VALUE: allocated, not registered; this before what comes behind it (driver 580). */
+    if (vcu_memory_find_host((uintptr_t)p, &place))
+        return place.m.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     if (!lnk_memory_mapped(p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_memory_find_host((uintptr_t)p,
-                             &place)) /* INVALID_VALUE: allocated, not registered (driver 580) */
-        return place.m.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     if (vcu_memory_find_host((uintptr_t)p + bytesize - 1, &place))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 
