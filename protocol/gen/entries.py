@@ -23,9 +23,9 @@ class Kind:
 
 @dataclass
 class Check:
-    kind: str       # a gate, or: pointer, mask, limit, device, object, refuse, unused
+    kind: str       # a gate, or: pointer, handle, zero, mask, limit, device, object, refuse, unused
     param: str = ''
-    text: str = ''  # mask, limit: the C expression; object: the variable, or none; refuse: the condition
+    text: str = ''  # mask, limit: the C expression; object: the variable, or none; refuse: the condition; zero: the type
     result: str = ''
     why: str = ''
     handle: Kind = None
@@ -55,13 +55,17 @@ def parse_check(e, word, kinds):
         if key not in kinds:
             raise PolicyError(f'entries.def:{e.line}: {e.name}: {word}: no handle line looks up {key}')
         return Check('object', m[2], m[1], handle=kinds[key])
-    m = re.fullmatch(r'(device:|~)?(\w+)(?:(&|<=)(.+))?', word)
-    name, kind, text = (m[2], {'device:': 'device', '~': 'unused', None: {'&': 'mask', '<=': 'limit', None: 'pointer'}[m[3]]}[m[1]],
-                        m[4] or '') if m else ('', '', '')
+    m = re.fullmatch(r'(device:|handle:|zero:|~)?(\w+)(?:(&|<=)(.+))?', word)
+    named = {'~': 'unused', None: {'&': 'mask', '<=': 'limit', None: 'pointer'}[m[3]]} if m else {}
+    name, kind, text = (m[2], named.get(m[1]) or m[1][:-1], m[4] or '') if m else ('', '', '')
     if name not in types or m[1] and m[3]:
         raise PolicyError(f'entries.def:{e.line}: {e.name}: {word} is no check of one of its parameters')
     if kind == 'device' and types[name] not in ('CUdevice', 'int'):
         raise PolicyError(f'entries.def:{e.line}: {e.name}: {name} is no device')
+    if kind == 'zero':
+        text = types[name].removesuffix('*').strip()
+        if not types[name].endswith('*') or types[name].startswith('const') or text == 'void':
+            raise PolicyError(f'entries.def:{e.line}: {e.name}: {name} is no output')
     return Check(kind, name, text)
 
 
@@ -108,8 +112,8 @@ def parse(path, d):
             params, x = known[words[0]]
             e = entries[words[0]] = Entry(words[0], no, params, x)
             words = ['check'] + words[1:]
-        if e is None or words[0] not in ('check', 'refuse') + ENDS or e.ends and words[0] not in ENDS:
-            raise PolicyError(f'entries.def:{no}: a line of a call is check, refuse, and then give or answer')
+        if e is None or words[0] not in ('check', 'refuse', 'done') + ENDS or e.ends and words[0] not in ENDS:
+            raise PolicyError(f'entries.def:{no}: a line of a call is check, refuse, done, and then give or answer')
         text = line.strip()[len(words[0]):].strip()
         if words[0] == 'check':
             e.checks += [parse_check(e, w, kinds) for w in words[1:]]
@@ -118,6 +122,8 @@ def parse(path, d):
             if not m:
                 raise PolicyError(f'entries.def:{no}: refuse EXPRESSION : CUDA_ERROR_...')
             e.checks.append(Check('refuse', '', m[1], m[2], m[3] or ''))
+        elif words[0] == 'done':
+            e.checks.append(Check('refuse', '', text, 'CUDA_SUCCESS'))
         else:
             e.ends.append((words[0], text))
     for x in entries.values():

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 # Of an entry point in the guest; of a handler in the worker.
-STEPS = ('place', 'let', 'mint', 'enter', 'refuse', 'answer', 'then', 'give')
+STEPS = ('place', 'let', 'mint', 'zero', 'enter', 'refuse', 'answer', 'then', 'give')
 # What a call does to its client's state.
 STATE = ('makes', 'changes', 'ends', 'keeps', 'cannot')
 WORKER_STEPS = ('with', 'rows', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after')

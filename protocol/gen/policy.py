@@ -193,6 +193,13 @@ def apply(d):
     d.calls.sort(key=lambda c: c.number)
 
 
+def outputs(x):
+    """The names of an entry point's results."""
+    if hasattr(x, 'cparams'):
+        return {n for t, n in x.cparams if t.endswith('*') and t != 'void *' and not t.startswith('const')}
+    return {p.name for p in x.params if p.dir in ('out', 'new')}
+
+
 def check_entry(x):
     """The steps of an entry point: checks, then one answer or none, then what is given back where it succeeded."""
     kinds = [s.kind for s in x.steps]
@@ -208,6 +215,8 @@ def check_entry(x):
             raise PolicyError(f'{x.name}: a place is add, set or exec')
         if s.kind == 'mint' and (len(s.text.split()) != 2 or s.text.split()[1] not in HANDLES):
             raise PolicyError(f'{x.name}: mint NAME KIND')
+        if s.kind == 'zero' and s.text not in outputs(x):
+            raise PolicyError(f'{x.name}: zero {s.text}: no output')
         if s.kind == 'give' and ' = ' not in s.text:
             raise PolicyError(f'{x.name}: give is an assignment')
         check_step(x, s)

@@ -18,6 +18,7 @@
 #include "guest.h"
 #include "proc.h"
 #include "testprov.h"
+#include "vgb_msg.h"
 #include "vgp_calls.h"
 
 struct token {
@@ -133,14 +134,17 @@ static void test_invented(void **state)
     client(&two, *state, "two");
     assert_int_equal(guest_alloc(&one, 4096, &p), 0);
     assert_int_equal(get_mem(&one, p, &t), 0);
+    /* Bytes that are no handle are INVALID_VALUE (driver 580); an unknown token is INVALID_HANDLE. */
     memset(&bad, IPC_MARK, sizeof(bad)); /* a driver's handle */
-    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_VALUE);
     memset(&bad, 0, sizeof(bad));
-    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_VALUE);
     for (unsigned bit = 0; bit < 8 * sizeof(t); bit++) {
         bad = t;
         bad.b[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_int_equal(open_mem(&two, &bad, &q), CUDA_ERROR_INVALID_HANDLE);
+        const bool token = bit / 8 >= 8 && bit / 8 < 8 + VGB_TOKEN;
+        assert_int_equal(open_mem(&two, &bad, &q),
+                         token ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE);
     }
     assert_int_equal(open_mem(&two, &t, &q), 0);
     assert_int_equal(open_bytes(&two, &t, sizeof(t), 7, &q), CUDA_ERROR_UNKNOWN); /* the driver's */
@@ -211,7 +215,7 @@ static void test_events(void **state)
     assert_int_equal(event_handle(&one, e, &t), 0);
     assert_int_equal(event_handle(&one, e2, &m), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(open_event(&two, &t, e), 0);
-    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_HANDLE); /* not memory */
+    assert_int_equal(open_mem(&two, &t, &q), CUDA_ERROR_INVALID_VALUE); /* not memory */
     assert_int_equal(guest_alloc(&one, 4096, &p), 0);
     assert_int_equal(get_mem(&one, p, &m), 0);
     assert_int_equal(open_event(&two, &m, e2), CUDA_ERROR_INVALID_HANDLE); /* not an event */

@@ -26,11 +26,19 @@ static void test_before_init(void **state)
     IS(cuDeviceGetCount(NULL), NOT_INITIALIZED);
     IS(cuCtxGetCurrent(&c), NOT_INITIALIZED);
     IS(cuCtxCreate_v2(&c, 0, 0), NOT_INITIALIZED);
+    p = 7;
     IS(cuMemAlloc_v2(&p, 4), NOT_INITIALIZED);
+    assert_int_equal(p, 0);                     /* what allocates sets its output in any case */
+    OK(cuMemGetAddressRange_v2(NULL, NULL, 0)); /* nothing is asked for */
     IS(cuStreamSynchronize(NULL), NOT_INITIALIZED);
     IS(cuEventQuery(NULL), NOT_INITIALIZED);
     IS(cuGraphCreate(NULL, 0), NOT_INITIALIZED);
     IS(cuTexObjectDestroy(0), NOT_INITIALIZED);
+    /* These look at NULL first (driver 580). */
+    IS(cuCtxGetFlags(NULL), INVALID_VALUE);
+    IS(cuLibraryGetKernelCount(NULL, NULL), INVALID_VALUE);
+    IS(cuLibraryUnload(NULL), INVALID_HANDLE);
+    IS(cuLinkDestroy(NULL), INVALID_HANDLE);
     OK(cuDriverGetVersion(&v));
     assert_int_equal(v, VGP_API_VERSION);
     IS(cuDriverGetVersion(NULL), INVALID_VALUE);
@@ -167,7 +175,9 @@ static void test_device(void **state)
     IS(cuDeviceGet(&d, 1), INVALID_DEVICE);
     IS(cuDeviceGet(&d, -1), INVALID_DEVICE);
     IS(cuDeviceGet(NULL, 0), INVALID_VALUE);
+    memset(name, 'x', sizeof(name));
     OK(cuDeviceGetName(name, sizeof(name), d));
+    assert_true(name[strlen(name) + 1] == 0 && name[63] == 0 && name[64] == 'x');
     assert_non_null(strstr(name, "software"));
     OK(cuDeviceGetName(name, 5, d));
     assert_string_equal(name, "vgpu");

@@ -181,6 +181,9 @@ def steps_body(x, params):
                   '        return CUDA_ERROR_OUT_OF_MEMORY;']
         elif s.kind == 'enter':
             o += result(expr)
+        elif s.kind == 'zero':
+            ctype = next(t for t, n in params if n == expr).removesuffix('*').strip()
+            o += [f'    if ({expr} != NULL)', f'        *{expr} = ({ctype}){{0}};']
         elif s.kind == 'refuse':
             r = f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result
             r = f'vcu_where_added(&where, {r}, &node)' if adds else r

@@ -65,6 +65,10 @@ def statements(e):
             values = []
             if k.kind in GATE:
                 o.append(f'    {GATE[k.kind]}')
+            elif k.kind == 'zero':
+                o += [f'    if ({k.param})', f'        *{k.param} = ({k.text}){{0}};']
+            elif k.kind == 'handle':
+                o += [f'    if (!{k.param})', '        return CUDA_ERROR_INVALID_HANDLE;']
             elif k.kind == 'device':
                 o.append(f'    SG_CHECK_DEVICE({k.param});')
             elif k.kind == 'object':

@@ -45,6 +45,19 @@ PROBED = {
                   'cuLibraryUnload', 'cuModuleLoadData', 'cuModuleLoadDataEx', 'cuModuleLoadFatBinary',
                   'cuModuleUnload')
      for mode in ('global', 'thread-local', 'relaxed', 'blocking')}
+# What the probed calls have in common: rules that the software GPU and our libcuda follow, and where they are guesses.
+#   NULL first       an output that is NULL is INVALID_VALUE before cuInit and without a context, too. Probed for all calls
+#                    of libraries and kernels that the driver was asked (there a handle that is NULL is INVALID_HANDLE
+#                    likewise, as for the linker's calls but cuLinkCreate); guess: cuKernelGetLibrary and
+#                    cuLibraryGetUnifiedFunction. Elsewhere some calls do and some do not: those that were seen to.
+#   outputs are 0    cuMemAlloc, cuMemAllocManaged, cuMemHostAlloc, cuMemGetInfo, cuMemGetAddressRange, cuModuleGetGlobal,
+#                    cuDeviceTotalMem and cuIpcGetEventHandle write their outputs where they fail, too: probed. That it is 0
+#                    that they write is a guess, as are cuMemAllocPitch and cuMemAllocHost.
+#   nothing copied   copies of no byte succeed, whatever the other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
+#                    guess for the other copies of rows, arrays, volumes. A context that is NULL is the current one: probed
+#                    for the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
+#   Not followed, though probed: what the driver reads of handles that have ended or are of another kind (results of
+#   chance, or crashes), lengths below 0, and a link without inputs, which NVIDIA's driver is not asked to complete.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')

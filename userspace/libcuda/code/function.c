@@ -77,7 +77,7 @@ CUresult vcu_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, i
 static CUresult find_kernel(CUkernel kernel, CUdevice dev, struct vcu_func **f)
 {
     struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
+    CUresult res = kernel == NULL ? CUDA_ERROR_INVALID_HANDLE : vcu_device_get(dev, &d);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -115,15 +115,16 @@ CUresult vcu_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevi
 CUresult vcu_cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
+    if (pLib == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
     f = vcu_func_get((uintptr_t)kernel, VGP_H_KERNEL);
     if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (pLib == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     *pLib = (CUlibrary)(uintptr_t)f->parent;
     return CUDA_SUCCESS;
 }

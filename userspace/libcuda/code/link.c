@@ -70,7 +70,7 @@ static void link_put(struct vcu_link *l)
 /* With a reference. gone: the handle's own reference; the handle is dropped. */
 static CUresult link_find(CUlinkState state, bool gone, struct vcu_link **l)
 {
-    CUresult res = vcu_check_init();
+    CUresult res = state == NULL ? CUDA_ERROR_INVALID_HANDLE : vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -158,15 +158,18 @@ CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
                               unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     struct vcu_link *l;
+    struct vcu_jit jit;
     uint64_t size;
     char *text;
     CUresult res = link_find(state, false, &l);
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = path == NULL || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES
-              ? CUDA_ERROR_INVALID_VALUE
-              : vcu_file_read("cuLinkAddFile", path, &text, &size);
+    res = vcu_jit_parse("cuLinkAddFile", &jit, numOptions, options, optionValues);
+    if (res == CUDA_SUCCESS)
+        res = path == NULL || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES
+                  ? CUDA_ERROR_INVALID_VALUE
+                  : vcu_file_read("cuLinkAddFile", path, &text, &size);
     if (res == CUDA_SUCCESS) {
         res = link_add(state, l, type, text, size, path, numOptions, options, optionValues);
         free(text);

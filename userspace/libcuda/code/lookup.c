@@ -155,12 +155,13 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
     uint64_t handle;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (pKernel == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
+    if (res != CUDA_SUCCESS)
+        return res;
     u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -222,12 +223,13 @@ static CUresult kernel_function_locked(struct vcu_func *k, CUkernel kernel)
 CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     VCU_FUNC_HELD struct vcu_func *k = NULL;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (pFunc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_context();
+    if (res != CUDA_SUCCESS)
+        return res;
     k = vcu_func_get((uintptr_t)kernel, VGP_H_KERNEL);
     if (k == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -269,12 +271,13 @@ static CUresult library_module_locked(struct vcu_unit *u, CUlibrary library)
 CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (pMod == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_context();
+    if (res != CUDA_SUCCESS)
+        return res;
     u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -349,12 +352,13 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     uint64_t at = 0, size = 0;
     bool borrowed = false;
     CUcontext old;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (name == NULL || *name == '\0' || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
+    if (res != CUDA_SUCCESS)
+        return res;
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     /* The runtime queries before it has a context: managed variables belong to all contexts. */
@@ -400,10 +404,11 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
     uint32_t n = 0;
     bool borrowed;
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    CUresult res = vcu_check_usable();
+    CUresult res;
 
-    if (res == CUDA_SUCCESS && functions == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
+    if (functions == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_usable();
     if (res == CUDA_SUCCESS)
         res = vcu_module_enter(mod, &u, &borrowed);
     if (res != CUDA_SUCCESS)
@@ -427,12 +432,13 @@ CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
     char name[4096];
     uint32_t n = 0;
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (kernels == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
+    if (res != CUDA_SUCCESS)
+        return res;
     u = vcu_unit_find((uintptr_t)lib, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -219,13 +219,15 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
 {
     struct vcu_jit jit;
     uint64_t handle;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
+    if (library == NULL || code == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
     (void)libraryOptionValues; /* cublasLt passes options without values */
     if (res != CUDA_SUCCESS)
         return res;
-    if (library == NULL || code == NULL ||
-        (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+    if (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     res = check_library_options(numLibraryOptions, libraryOptions);
     if (res != CUDA_SUCCESS)
@@ -245,22 +247,27 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
                                    unsigned int numLibraryOptions)
 {
     struct vcu_jit jit;
-    uint64_t handle;
-    CUresult res = vcu_check_init();
+    uint64_t handle, size;
+    char *text;
+    CUresult res;
 
+    if (library == NULL || fileName == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
     (void)libraryOptionValues;
     if (res != CUDA_SUCCESS)
         return res;
-    if (library == NULL || fileName == NULL ||
-        (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)))
+    if (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_library_options(numLibraryOptions, libraryOptions);
-    if (res != CUDA_SUCCESS)
-        return res;
     res = vcu_jit_parse("cuLibraryLoadFromFile", &jit, numJitOptions, jitOptions, jitOptionsValues);
+    if (res == CUDA_SUCCESS)
+        res = vcu_file_read("cuLibraryLoadFromFile", fileName, &text, &size);
     if (res != CUDA_SUCCESS)
         return res;
-    res = load_file(VGP_H_LIBRARY, "cuLibraryLoadFromFile", fileName, &jit, &handle);
+    res = check_library_options(numLibraryOptions, libraryOptions); /* after the file (driver 580) */
+    if (res == CUDA_SUCCESS)
+        res = load(VGP_H_LIBRARY, "cuLibraryLoadFromFile", text, size, &jit, &handle);
+    free(text);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return res;
@@ -272,8 +279,12 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
 {
     VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
     bool borrowed;
-    CUresult res = vcu_context_borrow(u == NULL ? 0 : u->context, &borrowed);
+    CUresult res = vcu_check_init();
 
+    if (res == CUDA_SUCCESS && hmod == NULL)
+        res = CUDA_ERROR_INVALID_HANDLE;
+    if (res == CUDA_SUCCESS)
+        res = vcu_context_borrow(u == NULL ? 0 : u->context, &borrowed);
     if (res != CUDA_SUCCESS)
         return res;
     if (u == NULL)
@@ -293,8 +304,11 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
 CUresult vcu_cuLibraryUnload(CUlibrary library)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL, *module = NULL;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
+    if (library == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
     u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);

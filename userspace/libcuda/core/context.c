@@ -305,12 +305,13 @@ CUresult vcu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 CUresult vcu_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
     struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (flags == NULL || active == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_device_get(dev, &d);
+    if (res != CUDA_SUCCESS)
+        return res;
     *flags = primary_of(d)->flags;
     *active = primary_of(d)->retained != 0;
     return CUDA_SUCCESS;
@@ -360,12 +361,13 @@ CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
 {
     struct vcu_context *c;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (ctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
+    if (res != CUDA_SUCCESS)
+        return res;
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
     if (c == NULL || c->primary || c->base != c)
         return CUDA_ERROR_INVALID_CONTEXT;

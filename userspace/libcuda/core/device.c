@@ -130,6 +130,7 @@ CUresult vcu_cuDeviceGetName(char *name, int len, CUdevice dev)
     VCU_FAULT("call", "cuDeviceGetName");
     if (name == NULL || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
+    memset(name, 0, len < 64 ? (size_t)len : 64); /* all of the driver's text (580) */
     snprintf(name, (size_t)len, "%s", d->name);
     return CUDA_SUCCESS;
 }
@@ -151,11 +152,14 @@ CUresult vcu_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     struct vcu_device *d;
-    CUresult res = vcu_check_init();
+    CUresult res;
 
+    if (pi == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    if (pi == NULL || (int)attrib <= 0 || (int)attrib >= VGP_DEVICE_ATTRIBUTE_END)
+    if ((int)attrib <= 0 || (int)attrib >= VGP_DEVICE_ATTRIBUTE_END)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_fault_spec != NULL) {
         char number[16];
@@ -181,13 +185,18 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
 CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
+    CUresult res;
 
+    if (bytes != NULL)
+        *bytes = 0;
+    res = vcu_check_init();
+    if (res == CUDA_SUCCESS && bytes == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vcu_device_get(dev, &d);
     if (res != CUDA_SUCCESS)
         return res;
     VCU_FAULT("call", "cuDeviceTotalMem");
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     *bytes = d->total_memory;
     return CUDA_SUCCESS;
 }

@@ -92,6 +92,10 @@ CUresult vcu_peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3
         return res;
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0) {
+        *plain = (CUDA_MEMCPY3D){.srcLOD = p->srcLOD, .dstLOD = p->dstLOD};
+        return CUDA_SUCCESS;
+    }
     /* Contexts matter where the memory type does not determine the location. */
     if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->srcContext) == NULL) ||
         (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->dstContext) == NULL))

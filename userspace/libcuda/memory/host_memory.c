@@ -190,18 +190,19 @@ static void end_memory(struct vcu_memory *m, uint64_t size)
 CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags};
-    CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
+    CUresult res;
     uint8_t *p;
 
+    if (pp != NULL)
+        *pp = NULL;
+    res = vcu_check_uncaptured("cuMemHostAlloc");
     if (res != CUDA_SUCCESS)
         return res;
     if (pp == NULL || (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                                            CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytesize == 0) { /* nothing, as with NVIDIA's driver */
-        *pp = NULL;
+    if (bytesize == 0) /* nothing, as with NVIDIA's driver */
         return CUDA_SUCCESS;
-    }
     if (!vcu_slab_take(bytesize, &m)) {
         res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
         if (res != CUDA_SUCCESS)
@@ -291,18 +292,18 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (p == NULL || bytesize == 0 || end < start ||
+    if (p == NULL || bytesize == 0 || bytesize > UINTPTR_MAX - (uintptr_t)p || end < start ||
         (Flags & ~(unsigned)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister",
                           "I/O memory cannot be shared with the host");
+    /* INVALID_VALUE: allocated, not registered; this before what comes behind it (driver 580). */
+    if (vcu_memory_find_host((uintptr_t)p, &place))
+        return place.m.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     if (!lnk_memory_mapped(p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_memory_find_host((uintptr_t)p,
-                             &place)) /* INVALID_VALUE: allocated, not registered (driver 580) */
-        return place.m.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
     if (vcu_memory_find_host((uintptr_t)p + bytesize - 1, &place))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 
@@ -363,11 +364,14 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
 CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     struct vcu_place place;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
+    if (pFlags == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = vcu_check_context();
     if (res != CUDA_SUCCESS)
         return res;
-    if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
+    if (!vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
         return CUDA_ERROR_INVALID_VALUE;
     /* Under unified addressing all pinned memory is portable and mapped, whatever was requested; staged
      * memory is not mapped. */

@@ -54,8 +54,14 @@ CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL ||
-        vcu_context_find(src_context) == NULL)
+    if (n == 0)
+        return CUDA_SUCCESS;
+    /* NULL: the current one (driver 580). */
+    if (dst_context == NULL)
+        dst_context = (CUcontext)(uintptr_t)vcu_current_context();
+    if (src_context == NULL)
+        src_context = (CUcontext)(uintptr_t)vcu_current_context();
+    if (vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
     struct vcu_copy c = {.dst = {.device = true, .addr = dst, .pitch = n, .height = 1},
                          .src = {.device = true, .addr = src, .pitch = n, .height = 1},
@@ -139,6 +145,11 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
         return res;
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (limited && p->Height > 1 &&
+        (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
+    if (p->WidthInBytes == 0 || p->Height == 0) /* the rest does not matter then (driver 580) */
+        return CUDA_SUCCESS;
     res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c.src);
     if (res == CUDA_SUCCESS)
         res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c.dst);
@@ -149,11 +160,8 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
     c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
     c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c.src.height = c.dst.height = p->Height;
-    if (limited && p->Height > 1 &&
-        (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
     if (c.src.addr == 0 || c.dst.addr == 0)
-        return c.width == 0 || c.height == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (!advance(&c.src, c.width, p->srcXInBytes, p->srcY, 0) ||
         !advance(&c.dst, c.width, p->dstXInBytes, p->dstY, 0))
         return CUDA_ERROR_INVALID_VALUE;
@@ -166,23 +174,22 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 
     if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL || p->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    c->width = p->WidthInBytes;
+    c->height = p->Height;
+    c->depth = p->Depth;
+    if (c->width == 0 || c->height == 0 || c->depth == 0)
+        return CUDA_SUCCESS;
     res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
     if (res == CUDA_SUCCESS)
         res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
     if (res != CUDA_SUCCESS)
         return res;
-    c->width = p->WidthInBytes;
-    c->height = p->Height;
-    c->depth = p->Depth;
     c->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
     c->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c->src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
     c->dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
-    if (c->src.addr == 0 || c->dst.addr == 0) {
-        bool nothing = c->width == 0 || c->height == 0 || c->depth == 0;
-
-        return nothing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
+    if (c->src.addr == 0 || c->dst.addr == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     return advance(&c->src, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
                    advance(&c->dst, c->width, p->dstXInBytes, p->dstY, p->dstZ)
                ? CUDA_SUCCESS
@@ -230,9 +237,10 @@ CUresult vcu_copy_row(const char *call, enum vcu_row dst_kind, uint64_t dst, siz
     struct vcu_copy c = {.width = n, .height = 1, .depth = 1, .stream = vcu_stream(stream), .async = async};
     CUresult res = vcu_check_context();
 
-    if (res == CUDA_SUCCESS)
-        res = row_end(call, dst_kind, dst, dst_x, n, &c.dst);
+    if (res != CUDA_SUCCESS || n == 0)
+        return res;
+    res = row_end(call, dst_kind, dst, dst_x, n, &c.dst);
     if (res == CUDA_SUCCESS)
         res = row_end(call, src_kind, src, src_x, n, &c.src);
-    return res != CUDA_SUCCESS || n == 0 ? res : vcu_copy_run(call, &c);
+    return res != CUDA_SUCCESS ? res : vcu_copy_run(call, &c);
 }

@@ -399,11 +399,15 @@ CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
 {
     struct vcu_memory m = {.kind = VCU_MEM_MANAGED};
     uint64_t va;
-    CUresult res = vcu_check_uncaptured("cuMemAllocManaged");
+    CUresult res;
 
+    if (dptr == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0;
+    res = vcu_check_uncaptured("cuMemAllocManaged");
     if (res != CUDA_SUCCESS)
         return res;
-    if (dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     /* Pages shared with the worker, at one address for both; they do not migrate to the GPU. */
     res = vcu_hostmem_new("cuMemAllocManaged", bytesize, &m);

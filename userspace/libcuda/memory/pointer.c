@@ -8,8 +8,15 @@
 CUresult vcu_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     struct vcu_place p;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
+    if (pbase == NULL && psize == NULL) /* before cuInit, too (driver 580) */
+        return CUDA_SUCCESS;
+    if (pbase != NULL)
+        *pbase = 0;
+    if (psize != NULL)
+        *psize = 0;
+    res = vcu_check_context();
     if (res != CUDA_SUCCESS)
         return res;
     if (!vcu_memory_find(dptr, &p) ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Driver API: libraries and kernels, which belong to no context. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 
@@ -14,8 +15,10 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     CUresult r;
 
     (void)libraryOptionValues; /* BINARY_IS_PRESERVED comes with NULL values from cublasLt */
+    if (!library || !code)
+        return CUDA_ERROR_INVALID_VALUE;
     SG_INIT();
-    if (!library || !code || (numLibraryOptions && !libraryOptions))
+    if (numLibraryOptions && !libraryOptions)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < numLibraryOptions; i++) {
         if ((unsigned)libraryOptions[i] >= CU_LIBRARY_NUM_OPTIONS)
@@ -110,9 +113,23 @@ CUresult sgd_cuLibraryGetGlobal(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t *b
     return lib_global(ctx, dptr, bytes, lib, name, false);
 }
 
+static bool lib_has_managed(const struct sg_lib *lib, const char *name)
+{
+    struct sg_global_info g;
+
+    for (uint32_t i = 0; i < sg_module_global_count(lib->meta); i++) {
+        sg_module_get_global(lib->meta, i, &g);
+        if (g.is_managed && !strcmp(g.name, name))
+            return true;
+    }
+    return false;
+}
+
 CUresult sgd_cuLibraryGetManaged(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t *bytes, struct sg_lib *lib,
                                  const char *name)
 {
+    if (!ctx)
+        return lib_has_managed(lib, name) ? sg_current(&ctx) : CUDA_ERROR_NOT_FOUND;
     return lib_global(ctx, dptr, bytes, lib, name, true);
 }
 

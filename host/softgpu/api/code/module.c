@@ -150,7 +150,7 @@ CUresult CUDAAPI cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *
     SG_AUTO struct sg_kern *k = SG_LOOKUP(func, SG_T_KERN);
 
     if (k)
-        return cuKernelGetParamInfo((CUkernel)func, paramIndex, paramOffset, paramSize);
+        return sgd_cuKernelGetParamInfo(k, paramIndex, paramOffset, paramSize);
     SG_FUNC(f, func);
     if (paramIndex >= f->info.nparams)
         return CUDA_ERROR_INVALID_VALUE;

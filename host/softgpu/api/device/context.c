@@ -150,7 +150,8 @@ CUresult sgd_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
 {
     if (ctxCreateParams && ctxCreateParams->cigParams)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
-    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams) {
+    /* A negative number is none (driver 580). */
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams > 0) {
         if (!pctx || !ctxCreateParams->execAffinityParams)
             return CUDA_ERROR_INVALID_VALUE;
         return (unsigned)dev < sg_config.ndevices ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY

@@ -20,6 +20,7 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
 
 CUresult sgd_cuDeviceGetName(char *name, int len)
 {
+    memset(name, 0, len < 64 ? (size_t)len : 64); /* all of the driver's text (580) */
     snprintf(name, (size_t)len, "%s", SG_DEVICE_NAME);
     return CUDA_SUCCESS;
 }

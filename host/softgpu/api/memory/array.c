@@ -184,11 +184,13 @@ static CUDA_MEMCPY3D a_to_a(CUarray d, size_t doffset, CUarray s, size_t soffset
     return p;
 }
 
-/* Arrays are looked at even when no byte is copied. */
+/* Arrays are not looked at where no byte is copied (driver 580). */
 static CUresult row_check(const CUDA_MEMCPY3D *p)
 {
     SG_CTX(ctx);
     (void)ctx;
+    if (!p->WidthInBytes)
+        return CUDA_SUCCESS;
     SG_AUTO struct sg_array *d = SG_LOOKUP(p->dstArray, SG_T_ARRAY);
     SG_AUTO struct sg_array *s = SG_LOOKUP(p->srcArray, SG_T_ARRAY);
 

@@ -95,11 +95,10 @@ static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sct
 {
     SG_CTX(ctx);
     (void)ctx;
-    SG_AUTO struct sg_ctx *dc = SG_LOOKUP(dctx, SG_T_CTX);
-    SG_AUTO struct sg_ctx *sc = SG_LOOKUP(sctx, SG_T_CTX);
-
-    if (!dc || !sc)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!n)
+        return CUDA_SUCCESS;
+    SG_OBJECT(struct sg_ctx, dc, sg_ctx_named(dctx, &dc)); /* NULL: the current one (driver 580) */
+    SG_OBJECT(struct sg_ctx, sc, sg_ctx_named(sctx, &sc));
     struct sg_copy c = {.dst = (uint8_t *)d,
                         .src = (const uint8_t *)s,
                         .width = n,

@@ -15,10 +15,10 @@ static CUresult strided(struct sg_copy_side *dst, struct sg_copy_side *src, size
     CUresult r;
 
     SG_CTX(ctx);
+    if (!w || !h || !d) /* the rest does not matter then (driver 580) */
+        return CUDA_SUCCESS;
     if (!type_ok(dst->type) || !type_ok(src->type))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!w || !h || !d)
-        return CUDA_SUCCESS;
     r = sg_copy_resolve(dst, src, w, h, d, &c, &src_pageable, &dst_pageable);
     if (r != CUDA_SUCCESS)
         return r;
@@ -105,6 +105,8 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     (void)ctx;
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!p->WidthInBytes || !p->Height || !p->Depth)
+        return CUDA_SUCCESS;
     SG_AUTO struct sg_ctx *sc = SG_LOOKUP(p->srcContext, SG_T_CTX);
     SG_AUTO struct sg_ctx *dc = SG_LOOKUP(p->dstContext, SG_T_CTX);
 

@@ -47,7 +47,7 @@ CUresult sgd_cuIpcOpenMemHandle_v2(struct sg_ctx *ctx, CUdeviceptr *pdptr, CUipc
 
     memcpy(&h, &handle, sizeof(h));
     if (memcmp(h.magic, magic_memory, sizeof(h.magic)) || h.flags)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of bytes that are no handle */
     r = sg_share_open_memory(ctx, h.token, h.size, h.device, &addr);
     if (r == CUDA_SUCCESS)
         *pdptr = addr;

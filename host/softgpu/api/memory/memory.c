@@ -130,10 +130,8 @@ CUresult sgd_cuMemHostAlloc(struct sg_ctx *ctx, void **pp, size_t bytesize, unsi
     void *p;
     CUresult r;
 
-    if (!bytesize) { /* nothing, as the driver gives */
-        *pp = NULL;
+    if (!bytesize) /* nothing, as the driver gives */
         return CUDA_SUCCESS;
-    }
     p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no %zu bytes of host memory", bytesize);
@@ -170,10 +168,16 @@ CUresult sgd_cuMemHostRegister_v2(struct sg_ctx *ctx, void *p, size_t bytesize, 
 
     if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister: no I/O memory");
-    if (sg_mem_in_arena((uint64_t)(uintptr_t)p) || !sg_host_mapped((uint64_t)(uintptr_t)p, bytesize))
+    if (sg_mem_in_arena((uint64_t)(uintptr_t)p) || bytesize > UINTPTR_MAX - (uintptr_t)p)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sg_mem_find((uint64_t)(uintptr_t)p, &info) && info.kind == SG_MEM_HOST)
-        return CUDA_ERROR_INVALID_VALUE; /* allocated, not registered */
+    if (sg_mem_find((uint64_t)(uintptr_t)p, &info)) {
+        if (info.kind == SG_MEM_HOST)
+            return CUDA_ERROR_INVALID_VALUE; /* allocated, not registered */
+        if (info.kind == SG_MEM_REGISTERED)
+            return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED; /* whatever comes behind it (driver 580) */
+    }
+    if (!sg_host_mapped((uint64_t)(uintptr_t)p, bytesize))
+        return CUDA_ERROR_INVALID_VALUE;
     return sg_mem_add_host(ctx, SG_MEM_REGISTERED, p, bytesize, Flags,
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));
 }

@@ -495,7 +495,10 @@ CUresult sgd_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemA
 {
     CUresult r = check_kind(location, type);
 
-    return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : r;
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_CHECK_DEVICE(location->id);
+    return cuDeviceGetMemPool(pool, location->id);
 }
 
 CUresult sgd_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)

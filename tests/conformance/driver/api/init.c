@@ -25,6 +25,14 @@ CASE(init_before, CF_ALONE)
     RC("free", cuMemFree(0), CUDA_ERROR_NOT_INITIALIZED);
     RC("stream", cuStreamCreate(&s, 0), CUDA_ERROR_NOT_INITIALIZED);
     RC("launch", cf_launch(NULL, 1, 1, 0, NULL, NULL), CUDA_ERROR_NOT_INITIALIZED);
+    /* These look at NULL first (driver 580). */
+    RC("ctx_flags_null", cuCtxGetFlags(NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("ctx_device_null", cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("library_null", cuLibraryGetKernelCount(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("unload_null", cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("link_null", cuLinkDestroy(NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("managed_null", cuMemAllocManaged(NULL, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_null", cuMemAlloc(NULL, 0), CUDA_ERROR_NOT_INITIALIZED);
     RC("init_flags", cuInit(1), CUDA_ERROR_INVALID_VALUE);
     OK("init", cuInit(0));
     OK("init_again", cuInit(0));
@@ -32,6 +40,8 @@ CASE(init_before, CF_ALONE)
     RC("stream_no_context", cuStreamCreate(&s, 0), CUDA_ERROR_INVALID_CONTEXT);
     RC("sync_no_context", cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
     RC("ctx_device_none", cuCtxGetDevice(&d), CUDA_ERROR_INVALID_CONTEXT);
+    RC("ctx_device_none_null", cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("unload_none_null", cuModuleUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
     OK("ctx_current_none", cuCtxGetCurrent(&c));
     cf_true("ctx_current_null", c == NULL);
 }

@@ -212,6 +212,13 @@ CASE(rest_copy, CF_CTX)
     NEED(cf_fill(p, 64, 10, NULL));
     OK("peer", cuMemcpyPeer(q, c, p, c, 256));
     cf_true("peer_right", cf_filled(q, 64, 10));
+    NEED(cf_fill(p, 64, 15, NULL));
+    OK("peer_to_current", cuMemcpyPeer(q, NULL, p, c, 256));
+    cf_true("peer_to_current_right", cf_filled(q, 64, 15));
+    OK("peer_nothing", cuMemcpyPeer(0, NULL, 0, NULL, 0));
+    OK("row_of_nothing", cuMemcpyAtoD(0, NULL, 0, 0));
+    CUDA_MEMCPY2D nothing = {.Height = 0};
+    OK("2d_nothing", cuMemcpy2D(&nothing));
     NEED(cf_fill(p, 64, 20, s));
     OK("peer_async", cuMemcpyPeerAsync(q, c, p, c, 256, s));
     OK("sync", cuStreamSynchronize(s));

@@ -180,9 +180,9 @@ CASE(ipc_memory_invented, CF_ALONE | CF_UB)
     NEED(cuMemAlloc(&p, 100000));
     NEED(cuIpcGetMemHandle(&h, p));
     memset(&bad, 0, sizeof(bad));
-    RC("zeroes", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_HANDLE);
+    RC("zeroes", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_VALUE); /* driver 580 */
     memset(&bad, 0xff, sizeof(bad));
-    RC("ones", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_HANDLE);
+    RC("ones", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_VALUE);
     for (unsigned i = 0; i < sizeof(h) * 8; i++) { /* each single bit of a good one */
         bad = h;
         bad.reserved[i / 8] ^= (char)(1 << i % 8);
@@ -462,7 +462,7 @@ CASE(ipc_event_errors, CF_ALONE | CF_UB)
     memcpy(&bad, &mh, sizeof(bad));
     RC("memory", open_event_there(&peer, &bad, &there), CUDA_ERROR_INVALID_HANDLE);
     memcpy(&mh, &h, sizeof(mh));
-    RC("event_as_memory", open_there(&peer, &mh, LAZY, &there), CUDA_ERROR_INVALID_HANDLE);
+    RC("event_as_memory", open_there(&peer, &mh, LAZY, &there), CUDA_ERROR_INVALID_VALUE);
     OK("open", open_event_there(&peer, &h, &there));
     struct peer_msg m = {.op = P_GET_EVENT, .a = there};
     RC("get_of_opened", peer_ask(&peer, &m, -1), CUDA_ERROR_INVALID_HANDLE);

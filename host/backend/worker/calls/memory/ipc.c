@@ -145,13 +145,13 @@ static CUresult give(struct wrk_call *c, CUcontext ctx, int what, const char *ma
 
 /* Provider handle behind a guest handle; its token has to be dropped eventually. */
 static CUresult take(struct wrk_call *c, const char *magic, const void *handle, struct handle *h,
-                     void *payload)
+                     void *payload, CUresult none)
 {
     static const uint8_t zero[sizeof(h->zero)];
 
     memcpy(h, handle, sizeof(*h));
     if (memcmp(h->magic, magic, sizeof(h->magic)) || memcmp(h->zero, zero, sizeof(zero)))
-        return CUDA_ERROR_INVALID_HANDLE;
+        return none;
     return wrk_share_get(c->w, h->token, payload);
 }
 
@@ -193,7 +193,7 @@ static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags
 {
     CUipcMemHandle real;
     struct handle h;
-    CUresult e = take(c, magic_memory, handle, &h, &real);
+    CUresult e = take(c, magic_memory, handle, &h, &real, CUDA_ERROR_INVALID_VALUE);
 
     if (e != CUDA_SUCCESS)
         return e;
@@ -320,7 +320,7 @@ CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpc
     if (provider_shares())
         memcpy(&real, handle, sizeof(real));
     else
-        e = take(c, magic_event, handle, &h, &real);
+        e = take(c, magic_event, handle, &h, &real, CUDA_ERROR_INVALID_HANDLE);
     if (e != CUDA_SUCCESS)
         return e;
     e = wrk_provider.cuIpcOpenEventHandle(&event, real);
