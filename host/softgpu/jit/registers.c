@@ -284,7 +284,6 @@ struct stub *sg_jit_stub(struct jit *j)
     s->n = 1;
     s->window = NULL;
     s->masked = j->masked;
-    s->v = j->v;
     return s;
 }
 

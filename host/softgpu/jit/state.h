@@ -37,7 +37,7 @@ struct stub {
     u32 insn, n; /* first handler to call, number of handlers */
     u8 masked;
     struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
-    struct vregs v;           /* before the instruction */
+    struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;
     u32 aliases; /* AVX2: registers of `after` whose value is in its place in memory */
 };
