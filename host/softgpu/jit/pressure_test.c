@@ -114,6 +114,59 @@ static void pressure(const char *load, uint32_t lanes)
              first >> 8, first & 255);
 }
 
+/*
+ * Lanes that do not run keep their values, also for a lane that runs and looks at theirs. What the
+ * running lanes compute is in registers, whose other lanes hold anything.
+ */
+static const char shuffle_text[] =
+    ".version 8.0\n.target sm_60\n.address_size 64\n.visible .entry t(.param .u64 in, .param .u64 out, .param .u32 lanes)\n{\n"
+    ".reg .b32 %%d<4>, %%t<4>, %%i; .reg .b64 %%p<4>, %%pl; .reg .pred %%q, %%go, %%s;\n"
+    "ld.param.u64 %%p0, [in]; ld.param.u64 %%p1, [out]; ld.param.u32 %%t0, [lanes]; mov.u32 %%t1, %%tid.x;\n"
+    "mul.wide.u32 %%p3, %%t1, 32; add.u64 %%p1, %%p1, %%p3; mul.wide.u32 %%p3, %%t1, 128; add.u64 %%pl, %%p0, %%p3;\n"
+    "add.u32 %%d0, %%t1, 100; add.u32 %%d1, %%t1, 200; mov.u32 %%d2, 0; mov.u32 %%i, 0;\n"
+    "shr.u32 %%t2, %%t0, %%t1; and.b32 %%t2, %%t2, 1; setp.eq.u32 %%go, %%t2, 0;\n"
+    "LOOP:\n@%%go bra END;\n%s\nshfl.bfly.b32 %%d1|%%s, %%d0, %u, 31;\nadd.u32 %%d2, %%d2, %%d1;\n"
+    "END:\nadd.u32 %%i, %%i, 1; setp.lt.u32 %%q, %%i, 4;\n@%%q bra LOOP;\n"
+    "st.global.u32 [%%p1], %%d0; st.global.u32 [%%p1+4], %%d1; st.global.u32 [%%p1+8], %%d2;\nret;\n}\n";
+static const char *const changes[] = {"add.u32 %d0, %d0, 1000;", "ld.global.u32 %d0, [%pl];",
+                                      "ld.global.v2.u32 {%d0, %d3}, [%pl];", ""};
+
+static void shuffle(const char *change, unsigned distance, uint32_t lanes)
+{
+    static uint32_t native[BLOCK * WORDS];
+    const uint64_t params[] = {(uintptr_t)in, (uintptr_t)got, lanes};
+    char name[128];
+    static char text[TEXT];
+    struct sg_fault f;
+    unsigned bad = 0;
+    struct tk t;
+    bool ok;
+
+    snprintf(text, sizeof(text), shuffle_text, change, distance);
+    memset(got, 0, sizeof(native));
+    ok = tk_open(&t, text, "t") && !tk_run(&t, 1, BLOCK, params, &f) && t.k->code.handlers;
+    memcpy(native, got, sizeof(native));
+    for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
+        t.k->code.insns[i].fn = t.k->code.handlers[i];
+    ok = ok && !tk_run(&t, 1, BLOCK, params, &f);
+    for (uint32_t i = 0; i < BLOCK * WORDS; i++)
+        bad += native[i] != got[i];
+    snprintf(name, sizeof(name), "lanes %08x, at distance %u: %.40s", lanes, distance, change);
+    t_result(name, ok && !bad, "%u words differ from the handlers", bad);
+    tk_close(&t);
+}
+
+static void shuffles(void)
+{
+    static const uint32_t lanes[] = {0xffffffffu, 0xaaaaaaaau, 0x0000ffffu,
+                                     0x00005555u, 0xff00ff00u, 0x80000001u};
+
+    for (size_t k = 0; k < sizeof(lanes) / sizeof(lanes[0]); k++)
+        for (unsigned distance = 1; distance < BLOCK; distance *= 2)
+            for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+                shuffle(changes[i], distance, lanes[k]);
+}
+
 int main(int argc, char **argv)
 {
     static const uint32_t lanes[] = {32, 24, 9};
@@ -130,6 +183,7 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < 3; k++)
         for (size_t i = 0; i < NLOADS; i++)
             pressure(loads[i], lanes[k]);
+    shuffles();
     tm_free_all();
     return t_end("softgpu register pressure");
 }

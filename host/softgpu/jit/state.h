@@ -281,6 +281,9 @@ void sg_jv_flush(struct jit *j);
 void sg_jv_forget(struct jit *j);
 /* The vector register that holds chunk h of an operand; pinned until unpin. */
 u32 sg_jv_get(struct jit *j, u32 op, u32 h);
+/* For operations that look at other lanes: register v has the values of the lanes that do not run, too,
+   as each register does that is not dirty. */
+void sg_jv_settle(struct jit *j, u32 v);
 /* Allocates a register for a result. It is empty until bound. */
 u32 sg_jv_new(struct jit *j);
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
