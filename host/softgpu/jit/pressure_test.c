@@ -2,6 +2,7 @@
 /*
  * Loads in blocks that use all vector registers: a value that is written back to make room for the
  * result of a load stays the same on the checked path of the load, which saves registers once more.
+ * Shuffles under masks: lanes that do not run are seen with their registers' values.
  */
 #include "exec/code.h"
 #include "exec/exec_test.h"
@@ -52,8 +53,8 @@ static const char end[] =
     "st.global.u32 [%p1+16], %d2; st.global.u32 [%p1+20], %d3; st.global.u32 [%p1+24], %u;\nret;\n}\n";
 
 /*
- * Values in this order of use: the `junk` oldest ones, %v and %u, which are only in registers, and
- * `more` that are read from their places.
+ * Values in this order of use: the `junk` oldest ones, %v, which is only in registers, and `more` that
+ * are read from their places.
  */
 static void write_text(char *text, const char *load, unsigned junk, unsigned more)
 {
