@@ -6,6 +6,7 @@
  */
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
+#include "jit/avx2/avx2.h"
 #include "jit/windows.h"
 
 #ifdef SG_JIT
@@ -63,6 +64,50 @@ static void checks_of_stub(void)
     sg_jit_slow(&j, s, JNE);
     t_result("one check more than there is room for", j.b.failed && s->njumps == n, "%u checks, compiled",
              s->njumps);
+    end(&j);
+}
+
+/* What a check saves is what registers hold at its first jump. */
+static void state_of_stub(bool changes, const char *name)
+{
+    struct sg_code c;
+    struct jit j;
+    struct stub *s;
+
+    begin(&j, &c);
+    j.v.held = j.v.dirty = 3u << V_SCRATCH;
+    s = sg_jit_stub(&j);
+    if (!s)
+        abort();
+    j.v.dirty = 1u << V_SCRATCH; /* written back for the result */
+    sg_jit_slow(&j, s, JNE);
+    if (changes)
+        j.v.dirty = 0;
+    sg_jit_slow(&j, s, JNE);
+    sg_jit_joined(&j, s);
+    sg_jit_complete(&j);
+    t_result(name, s->v.dirty == 1u << V_SCRATCH && j.b.failed == changes, "%s",
+             j.b.failed ? "refused" : "compiled");
+    end(&j);
+}
+
+/* A short jump over so many bytes. */
+static void short_jump(u32 n, bool good)
+{
+    struct avx2 avx2 = {0};
+    struct sg_code c;
+    struct jit j;
+    char name[64];
+    size_t at;
+
+    begin(&j, &c);
+    j.b.avx2 = &avx2;
+    at = sg_avx2_if_bit(B(&j), R10, 0);
+    for (u32 i = 0; i < n; i++)
+        put8(B(&j), 0x90);
+    sg_avx2_bit_end(B(&j), at);
+    snprintf(name, sizeof(name), "a short jump over %u bytes", n);
+    t_result(name, j.b.failed == !good, "%s", j.b.failed ? "refused" : "compiled");
     end(&j);
 }
 
@@ -212,6 +257,10 @@ static void bounds(const char *text, const char *name)
 int main(void)
 {
     checks_of_stub();
+    state_of_stub(false, "a check after registers were written back");
+    state_of_stub(true, "registers written back between two checks");
+    short_jump(127, true);
+    short_jump(128, false);
     stubs(true, true, "a checked way");
     stubs(true, false, "a checked way without an end");
     stubs(false, true, "a checked way that nothing enters");

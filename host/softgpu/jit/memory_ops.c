@@ -18,6 +18,10 @@ void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
         j->b.failed = true; /* without this check the access would not be checked */
         return;
     }
+    /* what is written back from here on would be saved again, from where it no longer is */
+    if (!s->njumps)
+        s->v = j->v;
+    j->b.failed |= s->v.dirty != j->v.dirty;
     s->jumps[s->njumps++] = jcc(B(j), cond);
 }
 

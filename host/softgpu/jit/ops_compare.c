@@ -280,9 +280,11 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         return false;
     if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
-    order = n & 5 ? 0xb1 : 0x4e; /* 1 and 4: adjacent lanes; 2 and 8: adjacent pairs */
-    for (u32 h = 0; h < 2; h++)  /* also for inactive lanes, which may be partners */
+    order = n & 5 ? 0xb1 : 0x4e;  /* 1 and 4: adjacent lanes; 2 and 8: adjacent pairs */
+    for (u32 h = 0; h < 2; h++) { /* also for inactive lanes, which may be partners */
         v[h] = sg_jv_get(j, in->a, h);
+        sg_jv_settle(j, v[h]);
+    }
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         d[h] = sg_jv_new(j);
         if (n == 16)

@@ -62,7 +62,9 @@ void sg_jv_store(struct jit *j, u32 v, u32 key)
     } else {
         evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 0, 0);
     }
-    if (j->b.avx2)
+    if (j->b.avx2 && j->masked) /* the ymm registers have other values in the other lanes */
+        sg_avx2_alias(B(j), v, G_REGS, (s32)key);
+    else if (j->b.avx2)
         sg_avx2_stored(B(j), v, G_REGS, (s32)key);
 }
 
@@ -237,6 +239,14 @@ void sg_jv_kill_flat(struct jit *j)
     }
 }
 
+void sg_jv_settle(struct jit *j, u32 v)
+{
+    if (!j->masked || !(j->v.dirty >> v & 1))
+        return;
+    sg_jv_store(j, v, j->v.key[v]);
+    j->v.dirty &= ~(1u << v);
+}
+
 void sg_jv_flush(struct jit *j)
 {
     for (; j->v.dirty; j->v.dirty &= j->v.dirty - 1) {
@@ -284,7 +294,6 @@ struct stub *sg_jit_stub(struct jit *j)
     s->n = 1;
     s->window = NULL;
     s->masked = j->masked;
-    s->v = j->v;
     return s;
 }
 

@@ -37,7 +37,7 @@ struct stub {
     u32 insn, n; /* first handler to call, number of handlers */
     u8 masked;
     struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
-    struct vregs v;           /* before the instruction */
+    struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;
     u32 aliases; /* AVX2: registers of `after` whose value is in its place in memory */
 };
@@ -281,6 +281,9 @@ void sg_jv_flush(struct jit *j);
 void sg_jv_forget(struct jit *j);
 /* The vector register that holds chunk h of an operand; pinned until unpin. */
 u32 sg_jv_get(struct jit *j, u32 op, u32 h);
+/* For operations that look at other lanes: register v has the values of the lanes that do not run, too,
+   as each register does that is not dirty. */
+void sg_jv_settle(struct jit *j, u32 v);
 /* Allocates a register for a result. It is empty until bound. */
 u32 sg_jv_new(struct jit *j);
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);

@@ -79,6 +79,7 @@ size_t sg_avx2_if_bit(struct buf *b, u32 reg, u32 i)
 
 void sg_avx2_bit_end(struct buf *b, size_t at)
 {
+    b->failed |= b->n - at > INT8_MAX;
     if (!b->failed)
         b->p[at - 1] = (u8)(b->n - at);
 }
