@@ -112,8 +112,8 @@ static CUresult pack_list(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32
             r = wrk_provider.cuFuncGetParamInfo(p->func, i, &offset, &size);
         else if (p->kern && wrk_provider.cuKernelGetParamInfo)
             r = wrk_provider.cuKernelGetParamInfo(p->kern, i, &offset, &size);
-        if (r != CUDA_SUCCESS) /* there are no more, or there was no memory to say */
-            return r == CUDA_ERROR_OUT_OF_MEMORY ? r : CUDA_SUCCESS;
+        if (r != CUDA_SUCCESS) /* no parameter has this index; another error is not an end of the list */
+            return r == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : r;
         if (!vgp_range_ok(offset, size, PARAMS_MAX) || !p->kernelParams || !p->kernelParams[i])
             return CUDA_ERROR_UNKNOWN;
         memcpy(out + offset, p->kernelParams[i], size);
