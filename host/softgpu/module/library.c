@@ -177,7 +177,7 @@ CUresult sg_lib_new(const void *code, struct sg_jit *jit, struct sg_lib **out)
     if (r == CUDA_SUCCESS)
         r = sg_image_check_target(&lib->image[0], newest);
     if (r == CUDA_SUCCESS)
-        r = sg_ptx_parse(&lib->image[0], jit, &lib->meta);
+        r = sg_ptx_parse(&lib->image[0], false, jit, &lib->meta);
     else
         sg_jit_error(jit, sg_last_error_detail());
     if (r == CUDA_SUCCESS)

@@ -90,7 +90,7 @@ static bool bodies_can_wait(const struct sg_image *img)
     return img->target != 0 && img->len > SG_EAGER_BYTES;
 }
 
-static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
+static CUresult parse(const struct sg_image *img, bool part, struct sg_module **out, struct sg_diag *diag)
 {
     struct sg_diag later;
     CUresult r = (CUresult)(img->is_elf ? sg_sass_parse(img->text, img->len, img->has, out, diag)
@@ -105,8 +105,11 @@ static CUresult parse(const struct sg_image *img, struct sg_module **out, struct
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
         r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
         /* A missing instruction is not a fault of the image: the launch reports it. The message
-           starts with the instruction. */
-        if (r == CUDA_ERROR_INVALID_PTX || (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message))) {
+           starts with the instruction. A missing function is one of a text. A container may have
+           the PTX of an object beside machine code that was linked. */
+        if (r == CUDA_ERROR_INVALID_PTX || (r == CUDA_ERROR_NOT_SUPPORTED &&
+                                            (!sg_is_opcode(later.message) ||
+                                             (!img->target && !part && strstr(later.message, SG_NO_BODY))))) {
             *diag = later;
             sg_module_free(*out);
             *out = NULL;
@@ -116,11 +119,11 @@ static CUresult parse(const struct sg_image *img, struct sg_module **out, struct
     return CUDA_SUCCESS;
 }
 
-CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out)
+CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit, struct sg_module **out)
 {
     struct sg_diag diag = {0};
     char text[SG_DIAG_MAX + 64];
-    CUresult r = parse(img, out, &diag);
+    CUresult r = parse(img, part, out, &diag);
 
     if (r == CUDA_SUCCESS)
         return r;
@@ -302,7 +305,7 @@ CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_im
     mod->ptx = ptx;
     mod->ptx_is_libs = ptx != NULL;
     if (!ptx)
-        r = sg_ptx_parse(img, jit, &mod->ptx);
+        r = sg_ptx_parse(img, false, jit, &mod->ptx);
     if (r == CUDA_SUCCESS && jit && jit->max_registers)
         sg_module_limit_registers(mod->ptx, jit->max_registers);
     if (r == CUDA_SUCCESS)

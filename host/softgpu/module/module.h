@@ -95,8 +95,9 @@ void sg_jit_done(struct sg_jit *jit);
    the call began; 709 if that has ended. ptx: the parsed image, or NULL. */
 CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_image *img,
                     struct sg_module *ptx, struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
-/* Parses the PTX or the cubin's metadata. */
-CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
+/* Parses the PTX or the cubin's metadata. part: other images of a link may define what this one only
+ * declares. */
+CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit, struct sg_module **out);
 /* Removes handles and variables; waits for running kernels. */
 void sg_mod_unload(struct sg_mod *mod);
 /* The function of a kernel of mod, created at first use; with a reference. */

@@ -127,10 +127,9 @@ static uint64_t compare(const char *op, uint64_t x, uint64_t y, bool is_signed)
 
 static uint64_t shift(const char *op, uint64_t x, uint64_t by, bool is_signed)
 {
+    by &= 63; /* as ptxas: C leaves other distances open */
     if (op[0] == '<')
-        return by > 63 ? 0 : x << by;
-    if (by > 63)
-        return is_signed && (int64_t)x < 0 ? UINT64_MAX : 0;
+        return x << by;
     return is_signed ? (uint64_t)((int64_t)x >> by) : x >> by;
 }
 

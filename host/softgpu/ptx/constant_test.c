@@ -26,7 +26,9 @@ static const struct {
     {".global .u64 x = (.u64)-1 / 3;", 8, "\x55\x55\x55\x55\x55\x55\x55\x55"},
     {".global .u64 x = -1 >> 1;", 8, "\xff\xff\xff\xff\xff\xff\xff\xff"},
     {".global .u64 x = (.u64)-1 >> 63;", 8, "\1\0\0\0\0\0\0\0"},
-    {".global .u64 x = 1 << 64;", 8, "\0\0\0\0\0\0\0\0"},
+    {".global .u64 x = 1 << 64;", 8, "\1\0\0\0\0\0\0\0"}, /* modulo 64 */
+    {".global .u64 x = 1 << -1;", 8, "\0\0\0\0\0\0\0\x80"},
+    {".global .u64 x = -8 >> 65;", 8, "\xfc\xff\xff\xff\xff\xff\xff\xff"},
     {".global .u32 x[4*2-7] = {3};", 4, "\3\0\0\0"},
     {".global .f32 x = 1.5*2.0;", 4, "\0\0\x40\x40"},
     {".global .f32 x = - -1.5;", 4, "\0\0\xc0\x3f"},

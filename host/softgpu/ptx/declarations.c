@@ -297,6 +297,8 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         p->size = (uint32_t)d.v.size;
         p->align = d.v.align ? d.v.align : 1;
         p->element = sg_var_element(&d.v);
+        p->vec = (uint8_t)d.vec;
+        p->unsized = d.v.unsized;
         if (!sg_size_place(&offset, p->align, p->size, SG_MAX_PARAM_BYTES, &p->offset))
             return bad(l, diag, "parameters too large");
         (*n)++;
@@ -310,4 +312,16 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
     }
     sg_lex_next(l);
     return check_names(l, *out, *n, diag);
+}
+
+int sg_check_entry_params(const struct sg_lex *l, const struct sg_func *f, struct sg_diag *diag)
+{
+    for (uint32_t i = 0; i < f->nparams; i++) {
+        const struct sg_pdecl *p = &f->params[i];
+
+        if (p->is_reg || p->type == SG_TY_PRED || p->vec > 1 || p->unsized)
+            return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col,
+                              "'%.*s' cannot be a parameter of a kernel", (int)p->len, p->name);
+    }
+    return 0;
 }

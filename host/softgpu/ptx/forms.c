@@ -145,6 +145,8 @@ static bool register_fits(enum sg_type r, enum sg_type t, bool wider)
         return r == t;
     if (wider ? have < want : have != want)
         return false;
+    if (wider && is_bits(t)) /* bits are extended with zeros in a wider register of any type */
+        return true;
     if (is_bits(r) || (is_bits(t) && have == want))
         return true;
     if (t == SG_TY_U16X2 || t == SG_TY_S16X2)
@@ -214,11 +216,43 @@ static const struct form *cached_form(struct sg_dec *d, bool *known)
     return seen->form;
 }
 
+static bool says(const struct sg_opcode *oc, const char *words)
+{
+    for (uint32_t i = 0; i < oc->nmods; i++)
+        if (has_word(words, strlen(words), oc->mods[i]))
+            return true;
+    return false;
+}
+
+/* Rules that depend on more than .target. Returns what is wrong, or NULL. */
+static const char *broken_rule(const struct sg_dec *d)
+{
+    const struct sg_opcode *oc = &d->oc;
+    const char *base = oc->base;
+    bool memory = !strcmp(base, "ld") || !strcmp(base, "st");
+
+    if ((!strcmp(base, "st") || !strcmp(base, "atom") || !strcmp(base, "red")) && says(oc, "const"))
+        return "constant memory is not written";
+    if (d->m->target < 90 &&
+        (says(oc, "cluster|shared::cluster|bulk|try_wait|expect_tx|complete_tx|mbarrier_init") ||
+         (!strcmp(base, "fence") && says(oc, "async"))))
+        return "needs .target sm_90 or higher";
+    if (memory && says(oc, "relaxed|acquire|release") != says(oc, "cta|cluster|gpu|sys"))
+        return "a scope and an order of memory stand together";
+    if ((!strcmp(base, "vote") || !strcmp(base, "shfl")) && !says(oc, "sync") && d->m->version >= 64 &&
+        d->m->target >= 70)
+        return "from PTX 6.4 on and .target sm_70 on there is the form with .sync only";
+    return NULL;
+}
+
 int sg_check_form(struct sg_dec *d)
 {
     bool known;
     const struct form *f = cached_form(d, &known);
+    const char *broken = d->m->version > VERSION_KNOWN ? NULL : broken_rule(d);
 
+    if (broken)
+        return sg_dec_syntax(d, "%s: %s", d->oc.full, broken);
     if (!known || (!f && d->m->version > VERSION_KNOWN))
         return 0;
     if (!f)

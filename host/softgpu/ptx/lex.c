@@ -42,6 +42,19 @@ static inline bool is_id(unsigned char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
+/* The text after a comment that begins at p; NULL: it has no end. */
+static const char *comment_end(const char *p, const char *end)
+{
+    for (p += 2; end - p > 1; p++) {
+        p = memchr(p, '*', (size_t)(end - p - 1));
+        if (!p)
+            return NULL;
+        if (p[1] == '/')
+            return p + 2;
+    }
+    return NULL;
+}
+
 void sg_lex_skip_ws(struct sg_lex *l)
 {
     while (l->p < l->end) {
@@ -58,15 +71,15 @@ void sg_lex_skip_ws(struct sg_lex *l)
             while (l->p < l->end && *l->p != '\n')
                 l->p++;
         } else if (c == '/' && l->end - l->p > 1 && l->p[1] == '*') {
-            l->p += 2;
-            while (l->p < l->end && !(*l->p == '*' && l->end - l->p > 1 && l->p[1] == '/')) {
+            const char *behind = comment_end(l->p, l->end);
+
+            if (!behind)
+                break; /* '/' is no token of PTX: a syntax error */
+            for (; l->p < behind; l->p++)
                 if (*l->p == '\n') {
                     l->line++;
                     l->line_start = l->p + 1;
                 }
-                l->p++;
-            }
-            l->p = l->end - l->p > 1 ? l->p + 2 : l->end;
         } else {
             break;
         }
@@ -280,7 +293,11 @@ bool sg_lex_skip_block(struct sg_lex *l)
             break;
         case '/':
             if (l->end - l->p > 1 && (l->p[1] == '/' || l->p[1] == '*')) {
+                const char *at = l->p;
+
                 sg_lex_skip_ws(l);
+                if (l->p == at) /* the comment has no end */
+                    l->p = l->end;
                 continue;
             }
             break;

@@ -202,6 +202,10 @@ static int parse_var(struct parse *p, bool is_extern)
         return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, p->l.tok.line, p->l.tok.col,
                           "numbered constant banks are not available");
     r = sg_decl_head(&p->l, &d, p->diag);
+    if (!r && d.v.type == SG_TY_PRED)
+        r = bad(p, "a predicate that is no register");
+    if (!r && d.v.is_managed && (is_const || is_shared))
+        r = bad(p, "'.managed' outside of global memory");
     align = d.v.align;
     for (;;) {
         if (r)
@@ -250,6 +254,20 @@ static int parse_dims(struct parse *p, uint32_t v[3])
     return 0;
 }
 
+/* Limits of a kernel's blocks: at least 1 in each direction. */
+static int parse_limit(struct parse *p, uint32_t v[3])
+{
+    int r = parse_dims(p, v);
+
+    return r || (v[0] && v[1] && v[2]) ? r : bad(p, "a number above 0 expected");
+}
+
+static bool is_cluster_directive(const struct sg_tok *t)
+{
+    return sg_tok_eq(t, ".reqnctapercluster") || sg_tok_eq(t, ".maxclusterrank") ||
+           sg_tok_eq(t, ".explicitcluster") || sg_tok_eq(t, ".blocksareclusters");
+}
+
 /* Directives between the parameters and the body. */
 static int parse_func_directives(struct parse *p, struct sg_func *f)
 {
@@ -257,10 +275,14 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         uint32_t v[3];
         int r = 0;
 
+        if (is_cluster_directive(&p->l.tok) && p->m->target < 90)
+            return bad(p, "directives of clusters need .target sm_90 or higher");
         if (sg_tok_eq(&p->l.tok, ".maxntid"))
-            r = parse_dims(p, f->maxntid);
+            r = parse_limit(p, f->maxntid);
         else if (sg_tok_eq(&p->l.tok, ".reqntid"))
-            r = parse_dims(p, f->reqntid);
+            r = parse_limit(p, f->reqntid);
+        else if (sg_tok_eq(&p->l.tok, ".minnctapersm"))
+            r = parse_limit(p, v);
         else if (sg_tok_eq(&p->l.tok, ".maxnreg")) {
             r = parse_dims(p, v);
             f->maxnreg = v[0];
@@ -278,7 +300,7 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
                 sg_lex_next(&p->l);
             sg_lex_next(&p->l);
-        } else { /* .minnctapersm .maxnctapersm .noreturn .abi_preserve ...: hints */
+        } else { /* .maxnctapersm .noreturn .abi_preserve ...: hints */
             sg_lex_next(&p->l);
             while (p->l.tok.kind == SG_T_INT || sg_tok_is(&p->l, ','))
                 sg_lex_next(&p->l);
@@ -286,7 +308,7 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         if (r)
             return r;
     }
-    return 0;
+    return f->maxntid[0] && f->reqntid[0] ? bad(p, "'.maxntid' and '.reqntid' of one kernel") : 0;
 }
 
 /* Adds f, or completes an earlier declaration; *out is its index. On failure the caller still
@@ -364,12 +386,16 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
     sg_lex_next(&p->l);
     if (sg_tok_is(&p->l, '(')) {
         r = sg_parse_params(&p->l, &f->params, &f->nparams, p->diag);
+        if (!r && f->is_entry)
+            r = sg_check_entry_params(&p->l, f, p->diag);
         if (r)
             return r;
     }
     r = parse_func_directives(p, f);
     if (r)
         return r;
+    if (sg_tok_is(&p->l, '{') && f->is_extern)
+        return bad(p, "'.extern' and a body");
     if (sg_tok_is(&p->l, '{')) {
         f->body = p->l.p;
         f->body_line = p->l.line;

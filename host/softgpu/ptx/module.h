@@ -149,7 +149,8 @@ struct sg_pdecl {
     enum sg_type type;
     uint32_t size, align, offset;
     uint64_t element; /* see sg_var_element() */
-    bool is_reg;
+    bool is_reg, unsized;
+    uint8_t vec; /* 1: no vector */
 };
 
 struct sg_func {
@@ -230,6 +231,8 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 /* Stride of an array index, bytes (PTX ISA, "Arrays as Operands"); 0: not an array. */
 uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
+/* A parameter of a kernel is in .param space, has a size, and is neither a predicate nor a vector. */
+int sg_check_entry_params(const struct sg_lex *l, const struct sg_func *f, struct sg_diag *diag);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 
 /* Frees the function's members. */

@@ -54,6 +54,8 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
  * FILE:LINE", truncated to room bytes. Returns false if the text has no line information for it.
  */
 bool sg_module_source(const struct sg_module *m, uint32_t line, char *to, size_t room);
+/* The end of the message of a kernel that calls a function which is declared only: CUDA_ERROR_NOT_SUPPORTED. */
+#define SG_NO_BODY "the function has no body in this module"
 /* A function that is declared but not defined, and not provided by CUDA. NULL: none. */
 const char *sg_module_undefined(const struct sg_module *m);
 /*

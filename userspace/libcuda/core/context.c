@@ -105,8 +105,8 @@ CUresult vcu_check_context(void)
     if (res != CUDA_SUCCESS)
         return res;
     handle = vcu_current_context();
-    if (handle == 0)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    if (handle == 0) /* host functions run in threads without a context */
+        return vcu_thread()->in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_CONTEXT;
     return vcu_context_usable(vcu_handle_data(handle, VGP_H_CONTEXT));
 }
 

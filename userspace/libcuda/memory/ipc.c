@@ -125,6 +125,10 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
     res = check_record(hEvent, hStream);
     if (res != CUDA_SUCCESS)
         return res;
+    /* The record needs no reply, so that the provider's refusal would belong to a later call. */
+    if (flags != 0 && !vcu_stream_captured(vcu_stream(hStream)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuEventRecordWithFlags",
+                          "CU_EVENT_RECORD_EXTERNAL outside of a capture");
     vcu_capture_post_record(vcu_stream(hStream), hEvent, flags == 0 && !is_interprocess(hEvent));
     return recorded(hEvent, vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags));
 }

@@ -74,7 +74,7 @@ static CUresult check_input(struct sg_link *l, const struct sg_image *img)
     }
     if (img->shadowed) /* may not become part of the result */
         return CUDA_SUCCESS;
-    r = sg_ptx_parse(img, &l->jit, &m);
+    r = sg_ptx_parse(img, true, &l->jit, &m);
     if (r == CUDA_SUCCESS)
         sg_module_free(m);
     return r;
@@ -308,7 +308,7 @@ static CUresult complete(struct sg_link *l)
         sg_jit_error(&l->jit, sg_last_error_detail());
         return r;
     }
-    r = sg_ptx_parse(&done, &l->jit, &m);
+    r = sg_ptx_parse(&done, false, &l->jit, &m);
     if (r != CUDA_SUCCESS) {
         sg_image_free(&done);
         return r;

@@ -4,38 +4,6 @@
 
 const char *sg_last_error_detail(void);
 
-/* One kernel with clusters does not keep the others of its image from running. */
-static void test_cluster_kernel(void **state)
-{
-    static const char text[] =
-        ".version 8.0\n.target sm_75\n.address_size 64\n"
-        ".visible .entry plain(.param .u64 p)\n{\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [p];\n"
-        "st.global.u32 [%rd1], 5;\nret;\n}\n"
-        ".visible .entry two()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n.maxclusterrank 8\n{\nret;\n}\n"
-        ".visible .entry one()\n.reqnctapercluster 1\n{\nret;\n}\n";
-    CUcontext c = ctx_begin();
-    uint32_t v = 0;
-    CUdeviceptr p;
-    void *args[] = {&p};
-    CUmodule m;
-    CUfunction f;
-
-    (void)state;
-    OK(cuMemAlloc_v2(&p, 4));
-    OK(cuModuleLoadData(&m, text));
-    OK(cuModuleGetFunction(&f, m, "plain"));
-    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
-    OK(cuMemcpyDtoH_v2(&v, p, 4));
-    assert_int_equal(v, 5);
-    OK(cuModuleGetFunction(&f, m, "one"));
-    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
-    OK(cuModuleGetFunction(&f, m, "two"));
-    IS(cuLaunchKernel(f, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), NOT_SUPPORTED);
-    assert_non_null(strstr(sg_last_error_detail(), "cluster"));
-    OK(cuCtxSynchronize());
-    ctx_end(c);
-}
-
 /* ---- PTX for a newer device than this one (8.0), in a process in which no library has asked yet ---- */
 
 #define NEED(cond) \
@@ -130,6 +98,40 @@ int newer_main(void)
     else
         printf("right\n");
     return 0;
+}
+
+/* One kernel with clusters does not keep the others of its image from running. Its PTX is for sm_90; that the image
+ * has machine code for this device lets it load. */
+static void test_cluster_kernel(void **state)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry plain(.param .u64 p)\n{\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [p];\n"
+        "st.global.u32 [%rd1], 5;\nret;\n}\n"
+        ".visible .entry two()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n.maxclusterrank 8\n{\nret;\n}\n"
+        ".visible .entry one()\n.reqnctapercluster 1\n{\nret;\n}\n";
+    CUcontext c = ctx_begin();
+    uint8_t image[4096];
+    uint32_t v = 0;
+    CUdeviceptr p;
+    void *args[] = {&p};
+    CUmodule m;
+    CUfunction f;
+
+    (void)state;
+    OK(cuMemAlloc_v2(&p, 4));
+    OK(cuModuleLoadData(&m, container(text, 90, true, image)));
+    OK(cuModuleGetFunction(&f, m, "plain"));
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuMemcpyDtoH_v2(&v, p, 4));
+    assert_int_equal(v, 5);
+    OK(cuModuleGetFunction(&f, m, "one"));
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    OK(cuModuleGetFunction(&f, m, "two"));
+    IS(cuLaunchKernel(f, 2, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), NOT_SUPPORTED);
+    assert_non_null(strstr(sg_last_error_detail(), "cluster"));
+    OK(cuCtxSynchronize());
+    ctx_end(c);
 }
 
 static void test_newer_target(void **state)

@@ -310,7 +310,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
     if (sg_call_cdp(d, name, c) || sg_call_graph(d, name, c))
         return d->err;
     snprintf(d->oc.full, sizeof(d->oc.full), "call %.80s", name);
-    return sg_dec_refuse(d, "the function has no body in this module");
+    return sg_dec_refuse(d, SG_NO_BODY);
 }
 
 /*

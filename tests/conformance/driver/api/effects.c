@@ -208,6 +208,11 @@ CASE(effect_event_external, CF_CTX)
     OK("captured_record", cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
     RC("captured_wait", cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
     RC("captured_end", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    /* Outside of a capture the flags are refused by the call itself, not by a later one. */
+    RC("record_outside", cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+    OK("record_outside_sync", cuStreamSynchronize(s));
+    RC("wait_outside", cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+    OK("wait_outside_sync", cuStreamSynchronize(s));
     RC("record_flags", cuEventRecordWithFlags(e, s, 2), CUDA_ERROR_INVALID_VALUE);
     RC("wait_flags", cuStreamWaitEvent(s, e, 2), CUDA_ERROR_INVALID_VALUE);
     NEED(cuEventDestroy(e));

@@ -329,6 +329,34 @@ CASE(host_func, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+static CUresult inside[3];
+
+static void CUDA_CB call_inside(void *unused)
+{
+    CUdeviceptr p = 0;
+
+    (void)unused;
+    inside[0] = cuMemAlloc(&p, 64);
+    inside[1] = cuCtxSynchronize();
+    inside[2] = cuMemcpyDtoH(&p, (CUdeviceptr)(uintptr_t)&p, 4);
+}
+
+/* CUDA calls are not permitted there, of which the missing context is no matter. */
+CASE(host_func_calls, CF_CTX | CF_UB)
+{
+    CUstream s = NULL;
+
+    NEED(cuStreamCreate(&s, 0));
+    for (unsigned i = 0; i < 3; i++)
+        inside[i] = CUDA_SUCCESS;
+    OK("func", cuLaunchHostFunc(s, call_inside, NULL));
+    OK("sync", cuStreamSynchronize(s));
+    for (unsigned i = 0; i < 3; i++)
+        RC_IN("inside", inside[i], CUDA_ERROR_NOT_PERMITTED,
+              cf_real() ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED);
+    OK("destroy", cuStreamDestroy(s));
+}
+
 /* Both forms of memset behind a host function that another thread of this process has to run. */
 CASE(host_func_memset, CF_CTX)
 {
