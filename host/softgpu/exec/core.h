@@ -109,7 +109,6 @@ enum sg_rule {
     SG_R_LOAD,
     SG_R_STORE,
     SG_R_LOAD_P, /* arg: number of bytes */
-    SG_R_LOAD_P_SLOW,
     SG_R_CP_ASYNC,
     SG_R_BULK,
     SG_R_BULK_REDUCE,

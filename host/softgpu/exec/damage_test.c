@@ -149,8 +149,8 @@ static bool not_looked_at(const char *name)
 /* The rules that look at fields which vary or may be missing. */
 static bool looks(uint8_t rule)
 {
-    return (rule >= SG_R_LOAD && rule <= SG_R_STORE) || rule == SG_R_LOAD_P_SLOW || rule == SG_R_BULK ||
-           rule == SG_R_BULK_REDUCE || rule >= SG_R_MATRIX;
+    return (rule >= SG_R_LOAD && rule <= SG_R_STORE) || rule == SG_R_BULK || rule == SG_R_BULK_REDUCE ||
+           rule >= SG_R_MATRIX;
 }
 
 static unsigned odd_rows;

@@ -466,9 +466,6 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
         return access_fits(v, row, true);
     case SG_R_LOAD_P:
         return parameter(v, row->arg);
-    case SG_R_LOAD_P_SLOW:
-        return vector(v, SG_AUX_VEC(in->aux), SG_W_OUT | (SG_AUX_ELEM(in->aux) == 8 ? SG_W_64 : SG_W_32)) &&
-               parameter(v, SG_AUX_ELEM(in->aux) * SG_AUX_VEC(in->aux));
     case SG_R_CP_ASYNC:
         return in->aux == 4 || in->aux == 8 || in->aux == 16 || bad(v, "a size that there is not");
     case SG_R_BULK:

@@ -323,13 +323,6 @@ static void rest_inside(const struct sg_code *c, const struct sg_opdef *row, con
         __CPROVER_assert(in->imm >= 0 && (__int128)in->imm + row->arg <= param_bytes,
                          "a parameter is inside");
         break;
-    case SG_R_LOAD_P_SLOW:
-        elements_inside(c, in, SG_AUX_VEC(in->aux),
-                        SG_W_OUT | (SG_AUX_ELEM(in->aux) == 8 ? SG_W_64 : SG_W_32));
-        __CPROVER_assert(in->imm >= 0 &&
-                             (__int128)in->imm + SG_AUX_ELEM(in->aux) * SG_AUX_VEC(in->aux) <= param_bytes,
-                         "a parameter is inside");
-        break;
     case SG_R_MATRIX:
         elements_inside(c, in, in->aux & 15, row->field[0]);
         break;

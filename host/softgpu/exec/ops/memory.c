@@ -340,26 +340,6 @@ STORES(ST_L)
     }
 LOADS(LD_P)
 
-HANDLER(ld_p_slow)
-{
-    const u32 size = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux);
-    const u32 dst[4] = {in->d, in->b, in->c, in->e};
-
-    for (u32 k = 0; k < n && k < 4; k++) {
-        u64 v = 0;
-
-        memcpy(&v, w->cta->params + in->imm + k * size, size);
-        EACH(w->mask)
-        {
-            if (size == 8)
-                ((u64 *)(void *)(w->base[0] + dst[k]))[i] = v;
-            else
-                ((u32 *)(void *)(w->base[0] + dst[k]))[i] = (u32)v;
-        }
-    }
-    return SG_NEXT;
-}
-
 HANDLER(ld_slow)
 {
     return sg_ld_slow(w, in);
@@ -461,6 +441,5 @@ const struct sg_opdef SG_TABLE(mem)[] = {
         ROWR(cp_async, "cp.async", SG_R_CP_ASYNC, 0, IN(u32), IN(u64), IN(u32)),
     ROWR(ld_slow, "ld.slow", SG_R_LOAD, 0, BY, ADR, BY, BY, BY),
     ROWR(st_slow, "st.slow", SG_R_STORE, 0, BY, ADR, BY, BY, BY),
-    ROWR(ld_p_slow, "ld.p.slow", SG_R_LOAD_P_SLOW, 0, BY, NO, BY, BY, BY),
     {0},
 };

@@ -171,7 +171,15 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
     struct sg_opel words[2];
     char op[40];
 
-    if (!x->uniform_param && sg_pair_words(d, t, vec, el, words))
+    /* Each element by itself is the same for the whole launch, which its instruction is known for. */
+    if (x->uniform_param && vec > 1) {
+        struct addr part = *x;
+
+        for (uint32_t k = 0; k < vec && !d->err; k++, part.off += size)
+            load(d, t, 1, &el[k], &part, spin);
+        return d->err;
+    }
+    if (sg_pair_words(d, t, vec, el, words))
         return load(d, SG_TY_B32, vec / 2, words, x, spin) ? d->err : sg_pair_split(d, t, vec, el, words);
     for (uint32_t k = 0; k < vec; k++) {
         wide[k] = NONE;
@@ -182,8 +190,8 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
             *dst[k] = sg_dst_el(d, &el[k], t);
         }
     }
-    if (vec > 1 && (size < 4 || (vec == 4 && size == 8) || x->uniform_param))
-        snprintf(op, sizeof(op), x->uniform_param ? "ld.p.slow" : "ld.slow");
+    if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
+        snprintf(op, sizeof(op), "ld.slow");
     else if (vec > 1)
         snprintf(op, sizeof(op), "ld.%c.v%u.%s", space_letter(x), vec, elem_name(t, true));
     else
