@@ -137,6 +137,23 @@ class Chipset:
 
 
 @test
+def every_failure_is_told_to_the_driver(env):
+    """Also those for which the log has no line any more."""
+    env.broker()
+    q = env.vm(DEVICE + ",clients=4").start()
+    d = Driver(q)
+    d.RINGS = 0x10000
+    for i in range(14):  # two messages each, more than are printed
+        d.start(queues=1)
+        end = time.monotonic() + 10
+        while not d.status() & S_NEEDS_RESET:  # a start that failed often is put off
+            expect(time.monotonic() < end, "start %d: the driver is not told" % i)
+        expect(d.isr() & 2, "start %d: no configuration interrupt" % i)
+    q.quit()
+    expect(len(q.output().splitlines()) < 30, "too many words: %s" % q.output())
+
+
+@test
 def rings_in_memory_that_is_switched_off(env):
     """Rings over a border of the chipset's pieces of RAM: vhost would abort QEMU when one is switched off."""
     b = env.broker()

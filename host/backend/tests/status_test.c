@@ -85,6 +85,9 @@ static void test_use(void **state)
     assert_true(calls >= 3 && waits >= 3 && waits <= calls && errors >= 1);
     assert_int_equal(sscanf(strstr(text, "\nvm calls "), "\nvm calls %llu", &more), 1);
     assert_true(more == calls);
+    /* Milliseconds of a worker with a few threads, which has lived for less than a minute. */
+    assert_int_equal(sscanf(strstr(strstr(text, "\nvm calls "), " cpu-ms "), " cpu-ms %llu", &more), 1);
+    assert_in_range(more, 0, 600000);
     assert_non_null(strstr(text, " memory-refused 1 ")); /* a request that alone is more than the quota */
     assert_non_null(strstr(text, "clients-started 1 "));
     memcpy(a.sun_path, sock, strlen(sock) + 1);

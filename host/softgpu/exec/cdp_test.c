@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-#define HEAD \
-    ".version 8.0\n.target sm_80\n.address_size 64\n" \
+#define HEAD HEAD_OF("80")
+#define HEAD_OF(target) \
+    ".version 8.0\n.target sm_" target "\n.address_size 64\n" \
     ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f," \
     " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n" \
@@ -264,15 +265,16 @@ static void endless(void)
 static void clusters(void)
 {
     run("children with clusters",
-        HEAD
-        ".visible .entry ranks(.param .u64 t, .param .u32 v)\n.explicitcluster\n.reqnctapercluster 2\n{\n" REGS
-        "ld.param.u64 %rd1, [t];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %cluster_ctarank;\n"
-        "mov.u32 %r3, %cluster_nctarank;\nmad.lo.u32 %r2, %r3, 10, %r2;\nmul.wide.u32 %rd2, %r1, 4;\n"
-        "add.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2+8], %r2;\nret;\n}\n"
-        ".visible .entry parent(.param .u64 t)\n{\n" REGS
-        "ld.param.u64 %rd1, [t];\n" BUFFER("ranks", "3", "1", "0")
-            ERROR("GetLastError") "setp.eq.u64 %p1, %rd9, 0;\nselp.u32 %r8, %r8, 1000, %p1;\nst.global.u32 [%rd1], %r8;\n" BUFFER(
-                "ranks", "4", "1", "0") ARGS("0") LAUNCH("0") "st.global.u32 [%rd1+4], %r9;\nret;\n}\n",
+        HEAD_OF(
+            "90") ".visible .entry ranks(.param .u64 t, .param .u32 v)\n.explicitcluster\n.reqnctapercluster 2\n{\n" REGS
+                  "ld.param.u64 %rd1, [t];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %cluster_ctarank;\n"
+                  "mov.u32 %r3, %cluster_nctarank;\nmad.lo.u32 %r2, %r3, 10, %r2;\nmul.wide.u32 %rd2, %r1, 4;\n"
+                  "add.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2+8], %r2;\nret;\n}\n"
+                  ".visible .entry parent(.param .u64 t)\n{\n" REGS
+                  "ld.param.u64 %rd1, [t];\n" BUFFER("ranks", "3", "1", "0")
+                      ERROR("GetLastError") "setp.eq.u64 %p1, %rd9, 0;\nselp.u32 %r8, %r8, 1000, %p1;\nst.global.u32 [%rd1], %r8;\n" BUFFER(
+                          "ranks", "4", "1", "0") ARGS("0")
+                          LAUNCH("0") "st.global.u32 [%rd1+4], %r9;\nret;\n}\n",
         (const uint32_t[]){9, 0, 20, 21, 20, 21}, 6, 1);
 }
 

@@ -28,6 +28,7 @@ static int broker; /* its end of the worker's socket */
 static struct {
     bool live;
     unsigned recorded;
+    CUcontext ctx; /* in which it was made, and is recorded */
 } event[EVENTS];
 static unsigned nevents, live, records, done;
 static CUresult fault; /* the answer to every question, when it is an error */
@@ -38,6 +39,7 @@ static CUresult event_create(CUevent *e, unsigned flags)
     assert_true(flags & CU_EVENT_DISABLE_TIMING);
     assert_true(nevents < EVENTS - 1);
     event[++nevents].live = true;
+    event[nevents].ctx = w.current;
     live++;
     *e = (CUevent)(uintptr_t)nevents;
     return CUDA_SUCCESS;
@@ -46,6 +48,7 @@ static CUresult event_create(CUevent *e, unsigned flags)
 static CUresult event_record(CUevent e, CUstream s)
 {
     assert_true(event[(uintptr_t)e].live);
+    assert_ptr_equal(event[(uintptr_t)e].ctx, w.current);
     assert_ptr_not_equal(s, captured);
     event[(uintptr_t)e].recorded = ++records;
     return CUDA_SUCCESS;
@@ -241,6 +244,30 @@ static void test_contexts(void **state)
     assert_int_equal(issue_all(200), 200);
 }
 
+/* Events that wait to be used again end with their own context, and with no other. */
+static void test_spare_events(void **state)
+{
+    unsigned made;
+
+    (void)state;
+    wrk_client_limits.queue = 64;
+    for (unsigned i = 0; i < 64; i++) {
+        w.current = CONTEXT(i % 2);
+        issue(VGP_vgpLaunch, STREAM(i % 2));
+    }
+    done = records;
+    assert_true(may(VGP_vgpLaunch)); /* which counts off what is complete */
+    assert_int_not_equal(live, 0);
+    wrk_flow_context_ends(&w, CONTEXT(0));
+    for (unsigned i = 1; i <= nevents; i++)
+        assert_int_equal(event[i].live, event[i].ctx == CONTEXT(1));
+    made = nevents;
+    w.current = CONTEXT(1);
+    issue(VGP_vgpLaunch, STREAM(1));
+    assert_int_equal(nevents, made);
+    done = records;
+}
+
 /* What a graph gets is not work, and no event is recorded there. */
 static void test_capture(void **state)
 {
@@ -371,8 +398,9 @@ static void test_error_in_all(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_queue), T(test_events), T(test_contexts), T(test_capture),
-                                       T(test_turns), T(test_bound),  T(test_error),    T(test_error_in_all)};
+    const struct CMUnitTest tests[] = {T(test_queue),   T(test_events),       T(test_contexts),
+                                       T(test_capture), T(test_turns),        T(test_bound),
+                                       T(test_error),   T(test_error_in_all), T(test_spare_events)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }

@@ -186,6 +186,20 @@ CASE(array_descriptors, CF_CTX)
     cf_true("half_twice", got.Width == 8 && got.Height == 4);
     RC("no_level", cuMipmappedArrayGetLevel(&level, m, 4), CUDA_ERROR_INVALID_VALUE);
     OK("destroy_mipmapped", cuMipmappedArrayDestroy(m));
+    /* As many levels as the longest side has; layers and faces are no side. */
+    for (unsigned i = 0; i < 4; i++) {
+        static const CUDA_ARRAY3D_DESCRIPTOR shapes[] = {
+            {2, 2, 9, CU_AD_FORMAT_FLOAT, 1, 0},
+            {4, 2, 9, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_LAYERED},
+            {2, 2, 6, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP},
+            {2, 2, 12, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED}};
+        static const unsigned levels[] = {4, 3, 2, 2};
+
+        NEED(cuMipmappedArrayCreate(&m, &shapes[i], 9));
+        OK("last_level", cuMipmappedArrayGetLevel(&level, m, levels[i] - 1));
+        RC("behind_the_last", cuMipmappedArrayGetLevel(&level, m, levels[i]), CUDA_ERROR_INVALID_VALUE);
+        NEED(cuMipmappedArrayDestroy(m));
+    }
 }
 
 CASE(array_handles, CF_CTX | CF_UB)
