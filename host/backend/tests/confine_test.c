@@ -150,6 +150,39 @@ static void test_provider_refuses(void **state)
     unsetenv("VGPU_TEST_BROKEN");
 }
 
+/* A link of /proc/PID/ns, or (what: NULL) the user; pid 0: this process's. */
+static void ask_proc(pid_t pid, const char *what, char *text, size_t size)
+{
+    char path[64];
+    struct stat st;
+    ssize_t n = 0;
+
+    snprintf(path, sizeof(path), pid ? "/proc/%d%s%s" : "/proc/self%.0d%s%s", (int)pid, what ? "/ns/" : "",
+             what ? what : "");
+    if (what)
+        n = readlink(path, text, size - 1);
+    else if (!stat(path, &st))
+        n = snprintf(text, size, "%u", st.st_uid);
+    text[n > 0 ? n : 0] = '\0';
+}
+
+/* What a worker is said to have it has, and what it has is said. */
+static void check_layers(const char *layers, pid_t worker)
+{
+    static const struct {
+        const char *word, *link;
+    } rows[] = {{"user namespace", "user"}, {"mount namespace", "mnt"}, {"network namespace", "net"},
+                {"ipc namespace", "ipc"},   {"uts namespace", "uts"},   {"user id", NULL}};
+    char mine[64], its[64];
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ask_proc(0, rows[i].link, mine, sizeof(mine));
+        ask_proc(worker, rows[i].link, its, sizeof(its));
+        if (its[0])
+            assert_int_equal(strstr(layers, rows[i].word) != NULL, strcmp(mine, its) != 0);
+    }
+}
+
 /* Anybody who may connect may ask for the layers; anything else of that type is refused. */
 static void test_info(void **state)
 {
@@ -157,6 +190,7 @@ static void test_info(void **state)
     const uint32_t ask[2] = {VGP_SOCK_INFO, 0};
     struct vgp_sock_info m;
     struct broker b;
+    pid_t list[16];
 
     (void)state;
     assert_int_equal(start(&b, NULL), 0);
@@ -169,6 +203,8 @@ static void test_info(void **state)
         assert_int_equal(recv(fd, &m, sizeof(m), 0), sizeof(m));
         assert_int_equal(m.type, VGP_SOCK_INFO);
         assert_non_null(strstr(m.sandbox, "no capabilities"));
+        assert_int_not_equal(workers_of(b.pid, list, 16), 0);
+        check_layers(m.sandbox, list[0]);
         if (bad) {
             assert_int_equal(send(fd, ask, 8, 0), 8);
             assert_int_equal(recv(fd, &m, sizeof(m), 0), 0);
