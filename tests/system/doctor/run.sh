@@ -148,6 +148,28 @@ verdict "an older host, a graph" parts-do-not-match 15 "vgpGraphCreate came with
 verdict "the same program, a host of today" ok 0 "our libcuda" $doctor "$out/client" graph
 kill $older 2> /dev/null
 wait $older 2> /dev/null
+# A host whose answer has no end: what is printed of it ends all the same.
+python3 - "$work/endless.sock" <<'END' &
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1]); s.listen()
+while True:
+    c = s.accept()[0]
+    if c.recv(4096) == struct.pack("I", 7):
+        c.send(struct.pack("II", 7, 0) + b"A" * 256)
+    c.close()
+END
+server=$!
+for _ in $(seq 100); do [ -S "$work/endless.sock" ] && break; sleep 0.1; done
+said=$(env VGPU_SOCKET="$work/endless.sock" LD_LIBRARY_PATH="$build/userspace/libcuda" "$vgpu" doctor "$out/client" 2>&1 |
+    grep -a 'sandbox of the worker' | head -n 1)
+if [ "$said" = "${said%%A*}$(printf 'A%.0s' $(seq 255))" ]; then
+    ok "a host whose answer has no end"
+else
+    bad "a host whose answer has no end" "$said"
+fi
+kill $server 2> /dev/null
+wait $server 2> /dev/null
 if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then
     chmod 755 "$work"
     python3 - "$work/closed.sock" <<'END' &
