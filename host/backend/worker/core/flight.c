@@ -25,14 +25,8 @@ void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait)
 }
 
 /* From here on it touches no provider object except its pooled events. */
-void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
+static void leave_locked(struct wrk_waits *ws, struct wrk_wait *wait)
 {
-    struct wrk_waits *ws = &w->waits;
-
-    if (!wait->in_flight && !wait->lent)
-        /* it was complete at once; both are set by the dispatcher before the wait is shared */
-        return;
-    pthread_mutex_lock(&ws->lock);
     if (wait->in_flight) {
         *wait->flight_at = wait->flight;
         if (wait->flight)
@@ -43,6 +37,27 @@ void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
     if (wait->lent && !--wait->lent->waits && wait->lent->destroy)
         atomic_fetch_add(&ws->to_land, 1);
     wait->lent = NULL;
+}
+
+void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    if (!wait->in_flight && !wait->lent)
+        /* it was complete at once; both are set by the dispatcher before the wait is shared */
+        return;
+    pthread_mutex_lock(&w->waits.lock);
+    leave_locked(&w->waits, wait);
+    pthread_mutex_unlock(&w->waits.lock);
+}
+
+void wrk_flight_finish(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    struct wrk_waits *ws = &w->waits;
+
+    pthread_mutex_lock(&ws->lock);
+    leave_locked(ws, wait);
+    wait->next = ws->landed;
+    ws->landed = wait;
+    atomic_fetch_add(&ws->to_land, 1);
     pthread_mutex_unlock(&ws->lock);
 }
 
@@ -148,7 +163,6 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
     struct wrk_waits *ws = &w->waits;
 
     wrk_flow_context_ends(w, ctx);
-    wrk_destroy_borrowed(w); /* now, while their context exists */
     pthread_mutex_lock(&ws->lock);
     for (struct wrk_wait *o = ws->flight; o; o = o->flight) {
         /* what a call makes in a green context belongs to the context below, which goes on */
@@ -156,7 +170,11 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
         if (o->lent && o->uses[2] == ctx)
             o->lent->gone = true; /* it ends with its context, after this wait */
     }
+    for (struct wrk_wait *o = ws->landed; o; o = o->next)
+        o->context_gone |= o->uses[1] == ctx; /* made, and not yet in the books */
     pthread_mutex_unlock(&ws->lock);
+    /* Now, while their context exists; not before, as a wait that ends in between would be seen by neither. */
+    wrk_destroy_borrowed(w);
 }
 
 /* ---- events of waits, kept per context because making one is slow ---- */

@@ -196,23 +196,17 @@ static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
             wait->reply_flags = VGP_REPLY_DETAIL;
         }
     }
-    wrk_flight_leave(w, wait);
     /* Memory freed by this call may have been shared. On the reply the program may tell another
      * process that it is gone, so the dispatcher tells the broker first. */
     if (!wait->land && !dispatcher && wrk_share_pending())
         wait->land = land_as_is;
-    if (!wait->land) {
-        reply(w, wait, r);
-    } else if (dispatcher) {
-        ws->landings++;
-        reply(w, wait, wait->land(w, wait, r));
-    } else {
+    if (wait->land && !dispatcher) {
         wait->result = r;
-        pthread_mutex_lock(&ws->lock);
-        wait->next = ws->landed;
-        ws->landed = wait;
-        atomic_fetch_add(&ws->to_land, 1);
-        pthread_mutex_unlock(&ws->lock);
+        wrk_flight_finish(w, wait);
+    } else {
+        wrk_flight_leave(w, wait);
+        ws->landings += wait->land != NULL;
+        reply(w, wait, wait->land ? wait->land(w, wait, r) : r);
     }
     if (atomic_load(&ws->to_land) && !dispatcher)
         vgb_eventfd_signal(w->doorbell);

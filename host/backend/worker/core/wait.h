@@ -134,6 +134,8 @@ CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait);
  * called for it again. */
 void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait);
 void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait);
+/* On a waiter: moves it from there to `landed`, in one step: it is in one of them when a context ends. */
+void wrk_flight_finish(struct wrk_worker *w, struct wrk_wait *wait);
 /* On a waiter: blocks until no earlier wait uses the object that this wait ends. */
 void wrk_wait_unused(struct wrk_worker *w, const struct wrk_wait *wait);
 /* Destroys events that the client destroyed while waits used them. Dispatcher. */

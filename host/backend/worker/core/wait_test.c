@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -263,6 +265,81 @@ static void test_green(void **state)
         assert_ptr_not_equal(w->waits.pools[i].ctx, CONTEXT(2)); /* an address that may be used anew */
 }
 
+static bool gone;
+
+static CUresult land(struct wrk_worker *worker, struct wrk_wait *wait, CUresult r)
+{
+    assert_ptr_equal(worker, w);
+    gone = wait->context_gone;
+    return r;
+}
+
+/* A call that has ended on its thread, and is not in the books yet: it hears of the end of its context, and of no other. */
+static void test_ends_before_landing(void **state)
+{
+    (void)state;
+    w->doorbell = eventfd(0, EFD_CLOEXEC);
+    assert_true(w->doorbell >= 0);
+    for (unsigned i = 0; i < 2; i++) {
+        struct wrk_wait *wait = wrk_wait_internal(w, CONTEXT(0));
+
+        assert_non_null(wait);
+        wait->land = land;
+        wrk_wait_start_internal(w, wait);
+        wrk_waits_hand_over(w);
+        for (unsigned ms = 0; ms < 10000 && !atomic_load(&w->waits.to_land); ms++)
+            usleep(1000);
+        assert_null(w->waits.flight);
+        wrk_waits_context_ends(w, CONTEXT(i));
+        wrk_waits_land(w);
+        assert_int_equal(w->waits.landings, i + 1);
+        assert_int_equal(gone, !i);
+    }
+    /* the threads that wait keep it */
+}
+
+static struct wrk_wait *late;
+
+static CUresult destroy_and_end(CUevent e)
+{
+    struct wrk_wait *wait = late;
+
+    late = NULL;
+    if (wait)
+        wrk_flight_leave(w, wait); /* another thread's, meanwhile */
+    return destroy(e);
+}
+
+/* Of two events that were destroyed while they were waited for one wait is over, the other ends while the context's end looks
+ * for them: none is destroyed after its context. */
+static void test_borrowed_as_context_ends(void **state)
+{
+    struct wrk_wait *early = wrk_wait_internal(w, CONTEXT(0));
+    unsigned before;
+
+    (void)state;
+    late = wrk_wait_internal(w, CONTEXT(0));
+    assert_non_null(early);
+    assert_non_null(late);
+    for (unsigned i = 0; i < 2; i++) {
+        struct wrk_wait *wait = i ? late : early;
+        CUevent e = (CUevent)(uintptr_t)(0x4000 + i);
+
+        wrk_wait_borrow(w, wait, e, CONTEXT(0));
+        wrk_flight_enter(w, wait);
+        assert_int_equal(wrk_event_destroy(w, e), CUDA_SUCCESS);
+    }
+    wrk_flight_leave(w, early);
+    wrk_provider.cuEventDestroy_v2 = destroy_and_end;
+    wrk_waits_context_ends(w, CONTEXT(0));
+    assert_null(late);
+    before = destroyed;
+    assert_true(before >= 1);
+    wrk_destroy_borrowed(w); /* the context has ended */
+    assert_int_equal(destroyed, before);
+    assert_int_equal(atomic_load(&w->waits.to_land), 0);
+}
+
 /* Nothing is recorded where nothing pends; errors are passed on and leave nothing behind. */
 static void test_results(void **state)
 {
@@ -370,9 +447,18 @@ static void test_context_unknown(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {
-        T(test_kept),  T(test_other_context), T(test_bounds), T(test_forgotten), T(test_conserved),
-        T(test_green), T(test_results),       T(test_legacy), T(test_unknown),   T(test_context_unknown)};
+    const struct CMUnitTest tests[] = {T(test_kept),
+                                       T(test_other_context),
+                                       T(test_bounds),
+                                       T(test_forgotten),
+                                       T(test_conserved),
+                                       T(test_green),
+                                       T(test_results),
+                                       T(test_legacy),
+                                       T(test_unknown),
+                                       T(test_context_unknown),
+                                       T(test_ends_before_landing),
+                                       T(test_borrowed_as_context_ends)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
 }
