@@ -262,6 +262,47 @@ static void test_other_context(void **state)
     guest_close(&two);
 }
 
+/* The memory of a context whose end waits for a call: the driver still has it, but no handle of it would end with it. */
+static void test_context_ends(void **state)
+{
+    enum { SLOT = 5 };
+    const uint64_t contexts[] = {VGP_HANDLE(VGP_H_CONTEXT, 1, 7), VGP_HANDLE(VGP_H_CONTEXT, 1, 8)};
+    static const char image[] = "slow";
+    struct vgp_args_vgpCtxCreate make = {.flags = 0};
+    const struct vgp_args_vgpCtxDestroy end = {.context = contexts[1]};
+    const struct vgp_args_vgpModuleLoad load = {
+        .module = VGP_HANDLE(VGP_H_MODULE, 1, 1), .image_size = sizeof(image), .image_len = sizeof(image)};
+    uint32_t last, seq, next;
+    int r = CUDA_ERROR_INVALID_VALUE;
+    struct token t;
+    struct guest g;
+    uint64_t p = 0;
+
+    client(&g, *state, "one");
+    for (unsigned i = 0; i < 2; i++) {
+        make.context = g.context = contexts[i];
+        assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+    }
+    assert_int_equal(guest_alloc(&g, 4096, &p), 0);
+    guest_submit(&g, VGP_vgpModuleLoad, SLOT, &load, sizeof(load), image, sizeof(image));
+    seq = g.seq;
+    g.context = contexts[0];
+    guest_submit(&g, VGP_vgpCtxDestroy, SLOT + 1, &end, sizeof(end), NULL, 0);
+    next = g.seq;
+    assert_int_equal(get_mem(&g, p, &t), CUDA_ERROR_INVALID_VALUE);
+    while (r == CUDA_ERROR_INVALID_VALUE)
+        r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
+    assert_int_equal(r, 0);
+    last = g.seq;
+    g.seq = seq;
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 5000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    g.seq = next;
+    assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 5000), 0);
+    g.seq = last;
+    assert_int_equal(get_mem(&g, p, &t), CUDA_ERROR_INVALID_VALUE);
+    guest_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +311,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_context, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_ends, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

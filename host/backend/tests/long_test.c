@@ -518,6 +518,33 @@ static void test_other_context_ends(void **state)
     }
 }
 
+/* An array is destroyed while its context ends, and the provider refuses: it ends with the context, and counts no more. */
+static void test_refused_as_context_ends(void **state)
+{
+    const struct vgp_args_vgpCtxCreate other = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
+    const struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    const struct vgp_args_cuArrayDestroy destroy = {.hArray = VGP_HANDLE(VGP_H_ARRAY, 1, 1)};
+    const struct vgp_args_cuArray3DCreate_v2 create = {.pHandle = destroy.hArray,
+                                                       .pAllocateArray = {.Width = BAD_ARRAY}};
+    uint32_t seq, next;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &other, sizeof(other), NULL, NULL), 0);
+    assert_int_equal(guest_call(&g, VGP_cuArray3DCreate_v2, &create, sizeof(create), NULL, NULL), 0);
+    assert_true(g.s->memory_used >= BAD_ARRAY);
+    g.context = other.context;
+    guest_submit(&g, VGP_cuArrayDestroy, SLOT, &destroy, sizeof(destroy), NULL, 0);
+    seq = g.seq;
+    release(&g); /* it is in the provider */
+    guest_submit(&g, VGP_vgpPrimaryCtxReset, SLOT + 1, &reset, sizeof(reset), NULL, 0);
+    next = g.seq;
+    release(&g);
+    both_end(&g, seq, next, CUDA_ERROR_UNKNOWN);
+    assert_int_equal(g.s->memory_used, 0);
+    guest_close(&g);
+}
+
 static int query(struct guest *g)
 {
     struct vgp_args_cuStreamQuery a = {.hStream = 0};
@@ -558,12 +585,19 @@ static void test_unregister_without_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),         cmocka_unit_test(test_load_ends),
-        cmocka_unit_test(test_link),         cmocka_unit_test(test_array_and_limit),
-        cmocka_unit_test(test_two_limits),   cmocka_unit_test(test_lowered_limit),
-        cmocka_unit_test(test_register),     cmocka_unit_test(test_taken_away),
-        cmocka_unit_test(test_context_ends), cmocka_unit_test(test_other_context_ends),
-        cmocka_unit_test(test_outlasts),     cmocka_unit_test(test_unregister_without_events),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_two_limits),
+        cmocka_unit_test(test_lowered_limit),
+        cmocka_unit_test(test_register),
+        cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_other_context_ends),
+        cmocka_unit_test(test_outlasts),
+        cmocka_unit_test(test_unregister_without_events),
+        cmocka_unit_test(test_refused_as_context_ends),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

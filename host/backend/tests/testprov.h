@@ -29,7 +29,8 @@
 #define CACHE_OTHER 1u
 /* write until nothing fits, folders without rights, and folders in folders */
 #define CACHE_FLOOD 2u
-#define BAD_LIMIT 12345u /* limit refused by the provider */
+#define BAD_LIMIT 12345u              /* limit refused by the provider */
+#define BAD_ARRAY (LONG_BYTES + 4096) /* width of an array whose destruction takes long, and is refused */
 
 /* A context created with this flag takes long to end. */
 #define LONG_CONTEXT CU_CTX_LMEM_RESIZE_TO_MAX

@@ -76,6 +76,11 @@ CUresult cuArrayDestroy(CUarray a)
 
     if (o->parent)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (o->count == BAD_ARRAY) {
+        testprov_long(); /* twice: with the first release the test knows that the call is here */
+        testprov_long();
+        return CUDA_ERROR_UNKNOWN;
+    }
     o->live = false;
     if (o->count == LONG_BYTES)
         testprov_long();

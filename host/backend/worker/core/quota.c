@@ -185,19 +185,25 @@ static bool grow_locked(struct wrk_quota *q)
     return true;
 }
 
+static bool remember_locked(struct wrk_quota *q, const struct wrk_alloc *a)
+{
+    if (!a->address)
+        return true;
+    /* The half that is otherwise free takes what wrk_quota_take_for() did not see: entries that are put back. */
+    if (q->count * 2 >= q->room && !grow_locked(q) && q->count + 1 >= q->room)
+        return false;
+    insert_locked(q, a);
+    return true;
+}
+
 bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx)
 {
     struct wrk_quota *q = &w->quota;
-    struct wrk_alloc a = {.address = address, .bytes = bytes, .ctx = ctx};
+    const struct wrk_alloc a = {.address = address, .bytes = bytes, .ctx = ctx};
     bool ok;
 
-    if (!address)
-        return true;
     pthread_mutex_lock(&q->lock);
-    /* The half that is otherwise free takes what wrk_quota_take_for() did not see: entries that are put back. */
-    ok = q->count * 2 < q->room || grow_locked(q) || q->count + 1 < q->room;
-    if (ok)
-        insert_locked(q, &a);
+    ok = remember_locked(q, &a);
     pthread_mutex_unlock(&q->lock);
     return ok;
 }
@@ -251,7 +257,7 @@ static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_allo
     return a != NULL;
 }
 
-void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx)
+bool wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx)
 {
     struct wrk_quota *q = &w->quota;
     const struct wrk_alloc *a;
@@ -261,6 +267,7 @@ void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx)
     if (a)
         *ctx = a->ctx;
     pthread_mutex_unlock(&q->lock);
+    return a != NULL;
 }
 
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)
@@ -296,15 +303,15 @@ void wrk_quota_free_end(struct wrk_worker *w, struct wrk_freeing *f, bool freed)
 {
     struct wrk_freeing **at = &w->quota.freeing;
 
-    if (freed)
-        wrk_quota_give(w, f->was.bytes);
-    else
-        wrk_quota_remember(w, f->was.address, f->was.bytes, f->was.ctx);
     pthread_mutex_lock(&w->quota.lock);
+    if (!freed)
+        remember_locked(&w->quota, &f->was);
     while (*at != f)
         at = &(*at)->next;
     *at = f->next;
     pthread_mutex_unlock(&w->quota.lock);
+    if (freed)
+        wrk_quota_give(w, f->was.bytes);
 }
 
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address)
@@ -327,6 +334,13 @@ uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx)
             remove_locked(q, i); /* the entry moved into i is checked next */
         } else {
             i++;
+        }
+    }
+    /* What the provider has yet to free ends with the context, too, and is not put back if it refuses. */
+    for (struct wrk_freeing *f = q->freeing; f; f = f->next) {
+        if (f->was.address && f->was.ctx == ctx) {
+            bytes += f->was.bytes;
+            f->was = (struct wrk_alloc){0};
         }
     }
     pthread_mutex_unlock(&q->lock);

@@ -53,8 +53,8 @@ void wrk_quota_report(struct wrk_worker *w);
 /* Add and remove the allocation at an address. */
 bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address);
-/* Context of the allocation at an address; *ctx stays as it is if none is known there. */
-void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx);
+/* Context of the allocation at an address; false: none is known there, or it is being freed, or its context ends. */
+bool wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx);
 /* Removal in two steps: the entry first, before the address can be reused; the bytes
  * (wrk_quota_give) once the provider has freed them. */
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out);

@@ -177,6 +177,35 @@ static void test_freed_twice(void **state)
     assert_null(w.quota.freeing);
 }
 
+/* Memory is being freed while its context ends: it ends with it, whatever the provider says. */
+static void test_freed_as_context_ends(void **state)
+{
+    CUcontext a = (CUcontext)0x10, b = (CUcontext)0x20;
+
+    (void)state;
+    for (unsigned freed = 0; freed < 2; freed++) {
+        struct wrk_freeing one, two;
+        uint64_t bytes;
+
+        allocate(0x1000, 10, a);
+        allocate(0x2000, 7, b);
+        allocate(0x3000, 5, a);
+        assert_true(wrk_quota_free_begin(&w, 0x1000, &one));
+        assert_true(wrk_quota_free_begin(&w, 0x2000, &two));
+        bytes = wrk_quota_detach_context(&w, a);
+        assert_int_equal(bytes, 15);
+        wrk_quota_free_end(&w, &one, freed);
+        assert_int_equal(w.quota.used, 22); /* until the context has ended */
+        assert_int_equal(w.quota.count, 0);
+        wrk_quota_give(&w, bytes);
+        wrk_quota_free_end(&w, &two, false);
+        assert_int_equal(w.quota.count, 1);
+        wrk_quota_forget(&w, 0x2000);
+        assert_int_equal(w.quota.used, 0);
+        assert_null(w.quota.freeing);
+    }
+}
+
 static void test_blobs(void **state)
 {
     struct wrk_call c = {.w = &w};
@@ -275,8 +304,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_many),  T(test_context),     T(test_limit),         T(test_freed_twice),
-        T(test_blobs), T(test_blob_limits), T(test_blob_given_up), T(test_no_memory),
+        T(test_many),          T(test_context),   T(test_limit),
+        T(test_freed_twice),   T(test_blobs),     T(test_blob_limits),
+        T(test_blob_given_up), T(test_no_memory), T(test_freed_as_context_ends),
     };
 
     return cmocka_run_group_tests_name("quota", tests, NULL, NULL);

@@ -157,13 +157,25 @@ static CUresult take(struct wrk_call *c, const char *magic, const void *handle, 
 
 /* ---- memory ---- */
 
-/* Any context may be current when a handle of the memory is made. */
-static CUcontext memory_context(struct wrk_call *c, CUdeviceptr base)
+/*
+ * Any context may be current when a handle of the memory is made. Memory that is being freed, or whose context is ending,
+ * has no entry in the books any more, while the provider still has it. Another thread that frees it takes the entry first,
+ * the item then: so the entry is looked at once the item is there.
+ */
+static CUresult give_memory(struct wrk_call *c, CUdeviceptr base, const CUipcMemHandle *h, uint64_t size,
+                            void *out)
 {
-    CUcontext ctx = wrk_base_context(c->w->current);
+    CUcontext ctx;
+    CUresult r;
 
-    wrk_quota_context(c->w, base, &ctx);
-    return ctx;
+    if (!wrk_quota_context(c->w, base, &ctx))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = give(c, ctx, GIVEN_MEMORY, magic_memory, base, h, size, out);
+    if (r == CUDA_SUCCESS && !wrk_quota_context(c->w, base, &ctx)) {
+        end_item(GIVEN_MEMORY, base);
+        r = CUDA_ERROR_INVALID_VALUE;
+    }
+    return r;
 }
 
 CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
@@ -182,7 +194,7 @@ CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIp
     else if (e == CUDA_SUCCESS)
         e = wrk_provider.cuMemGetAddressRange_v2(&base, &size, a->dptr);
     if (e == CUDA_SUCCESS && !provider_shares())
-        e = give(c, memory_context(c, base), GIVEN_MEMORY, magic_memory, base, &h, size, o->pHandle);
+        e = give_memory(c, base, &h, size, o->pHandle);
     if (e == CUDA_SUCCESS)
         r->pHandle_len = sizeof(o->pHandle);
     return e;

@@ -150,21 +150,16 @@ static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
 
 /* On a waiter, too. The entry first: once destroyed, the dispatcher may be given the same address
  * again. */
-static CUresult settle(const struct wrk_alloc *was, CUresult r)
-{
-    if (r == CUDA_SUCCESS)
-        wrk_quota_give(self, was->bytes);
-    else
-        wrk_quota_remember(self, was->address, was->bytes, was->ctx);
-    return r;
-}
-
 static CUresult q_array_destroy(CUarray a)
 {
-    struct wrk_alloc was;
+    struct wrk_freeing f;
+    CUresult r;
 
-    wrk_quota_detach(self, (uintptr_t)a, &was);
-    return settle(&was, lower->cuArrayDestroy(a));
+    if (!wrk_quota_free_begin(self, (uintptr_t)a, &f))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = lower->cuArrayDestroy(a);
+    wrk_quota_free_end(self, &f, r == CUDA_SUCCESS);
+    return r;
 }
 
 /* Total of its levels: less than twice the first. */
@@ -181,10 +176,14 @@ static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, 
 
 static CUresult q_mipmap_destroy(CUmipmappedArray m)
 {
-    struct wrk_alloc was;
+    struct wrk_freeing f;
+    CUresult r;
 
-    wrk_quota_detach(self, (uintptr_t)m, &was);
-    return settle(&was, lower->cuMipmappedArrayDestroy(m));
+    if (!wrk_quota_free_begin(self, (uintptr_t)m, &f))
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = lower->cuMipmappedArrayDestroy(m);
+    wrk_quota_free_end(self, &f, r == CUDA_SUCCESS);
+    return r;
 }
 
 static CUresult q_info(size_t *free_bytes, size_t *total)
