@@ -74,7 +74,7 @@ void sg_lex_skip_ws(struct sg_lex *l)
             const char *behind = comment_end(l->p, l->end);
 
             if (!behind)
-                break; /* '/' is no token of PTX: a syntax error */
+                break; /* a syntax error: sg_lex_next() */
             for (; l->p < behind; l->p++)
                 if (*l->p == '\n') {
                     l->line++;
@@ -203,6 +203,13 @@ void sg_lex_next(struct sg_lex *l)
         return;
     }
     c = (unsigned char)*l->p;
+    if (c == '/' && l->end - l->p > 1 &&
+        l->p[1] == '*') { /* a comment without an end; it is looked for once */
+        t->kind = SG_T_BAD;
+        t->len = 2;
+        l->p = l->end;
+        return;
+    }
     if (is_id_start(c) && (c != '%' || (l->end - l->p > 1 && is_id((unsigned char)l->p[1])))) {
         l->p++;
         while (l->p < l->end && is_id((unsigned char)*l->p))
