@@ -440,6 +440,13 @@ static int bind(struct guest *g, uint64_t handle, uint64_t memory)
     return guest_call(g, VGP_vgpMulticastBindMem, &a, sizeof(a), NULL, NULL);
 }
 
+static int bind_addr(struct guest *g, uint64_t object, uint64_t address, uint64_t size)
+{
+    struct vgp_args_vgpMulticastBindAddr a = {.handle = object, .address = address, .size = size};
+
+    return guest_call(g, VGP_vgpMulticastBindAddr, &a, sizeof(a), NULL, NULL);
+}
+
 static int unbind(struct guest *g, uint64_t handle, int device)
 {
     struct vgp_args_vgpMulticastUnbind a = {.handle = handle, .device = device, .size = 4 * M};
@@ -453,8 +460,8 @@ static void test_multicast(void **state)
     struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 2, .size = 4 * M};
     struct vgp_args_vgpMulticastGranularity gran = {.numDevices = 2, .size = 4 * M};
     struct vgp_args_vgpMemMap map = {.ptr = 0x400000000000, .size = 4 * M, .handle = MEMORY(1)};
-    struct vgp_args_vgpMulticastBindAddr at = {.handle = MEMORY(1), .address = 0x500000000000, .size = 4 * M};
     struct vgp_args_cuMemUnmap unmap = {.ptr = 0x500000000000, .size = 6 * M};
+    struct vgp_args_cuMemUnmap away = {.ptr = map.ptr, .size = map.size};
     const struct vgp_ret_vgpMulticastGranularity *r = NULL;
     struct broker b;
     struct guest g;
@@ -487,10 +494,15 @@ static void test_multicast(void **state)
     assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(unbind(&g, MEMORY(1), 0), 0);
     assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), 0);
-    /* By its address; and the end of the object is the end of what is bound to it. */
-    map = (struct vgp_args_vgpMemMap){.ptr = at.address, .size = 6 * M, .handle = MEMORY(4)};
+    /* By its address, if it is all of one memory, and no such object; what is bound ends with the object. */
     assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
-    assert_int_equal(guest_call(&g, VGP_vgpMulticastBindAddr, &at, sizeof(at), NULL, NULL), 0);
+    map = (struct vgp_args_vgpMemMap){.ptr = unmap.ptr, .size = 6 * M, .handle = MEMORY(4)};
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
+    assert_int_equal(bind_addr(&g, MEMORY(1), unmap.ptr, 8 * M), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind_addr(&g, MEMORY(1), unmap.ptr - M, 2 * M), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind_addr(&g, MEMORY(1), away.ptr, away.size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_call(&g, VGP_cuMemUnmap, &away, sizeof(away), NULL, NULL), 0);
+    assert_int_equal(bind_addr(&g, MEMORY(1), unmap.ptr, 4 * M), 0);
     assert_int_equal(vmm_release(&g, MEMORY(4)), 0);
     assert_int_equal(guest_call(&g, VGP_cuMemUnmap, &unmap, sizeof(unmap), NULL, NULL), 0);
     assert_int_equal(vmm_create(&g, MEMORY(5), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
@@ -508,8 +520,6 @@ static void test_bound_while_unmapped(void **state)
     const struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 1, .size = 4 * M};
     const struct vgp_args_vgpMemMap map = {.ptr = where, .size = LONG_BYTES, .handle = MEMORY(2)};
     const struct vgp_args_cuMemUnmap unmap = {.ptr = where, .size = LONG_BYTES};
-    const struct vgp_args_vgpMulticastBindAddr at = {
-        .handle = MEMORY(1), .address = where, .size = LONG_BYTES};
     struct vgp_args_vgpMemRetain retain = {.addr = where};
     uint64_t context;
     uint32_t seq;
@@ -534,8 +544,7 @@ static void test_bound_while_unmapped(void **state)
         if (!r)
             assert_int_equal(vmm_release(&g, MEMORY(i)), 0);
     }
-    assert_int_equal(guest_call(&g, VGP_vgpMulticastBindAddr, &at, sizeof(at), NULL, NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(bind_addr(&g, MEMORY(1), where, LONG_BYTES), CUDA_ERROR_INVALID_VALUE);
     g.context = context;
     assert_int_equal(let_go(&g, seq), CUDA_SUCCESS);
     assert_int_equal(vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 2, 2), 6 * M), 0);

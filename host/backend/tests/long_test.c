@@ -519,7 +519,7 @@ static void test_other_context_ends(void **state)
 }
 
 /* An array is destroyed while its context ends, and the provider refuses: it ends with the context, and counts no more. */
-static void test_refused_as_context_ends(void **state)
+static void test_end_refused(void **state)
 {
     const struct vgp_args_vgpCtxCreate other = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
     const struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
@@ -585,19 +585,13 @@ static void test_unregister_without_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),
-        cmocka_unit_test(test_load_ends),
-        cmocka_unit_test(test_link),
-        cmocka_unit_test(test_array_and_limit),
-        cmocka_unit_test(test_two_limits),
-        cmocka_unit_test(test_lowered_limit),
-        cmocka_unit_test(test_register),
-        cmocka_unit_test(test_taken_away),
-        cmocka_unit_test(test_context_ends),
-        cmocka_unit_test(test_other_context_ends),
-        cmocka_unit_test(test_outlasts),
-        cmocka_unit_test(test_unregister_without_events),
-        cmocka_unit_test(test_refused_as_context_ends),
+        cmocka_unit_test(test_load),         cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),         cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_two_limits),   cmocka_unit_test(test_lowered_limit),
+        cmocka_unit_test(test_register),     cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_context_ends), cmocka_unit_test(test_other_context_ends),
+        cmocka_unit_test(test_outlasts),     cmocka_unit_test(test_unregister_without_events),
+        cmocka_unit_test(test_end_refused),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

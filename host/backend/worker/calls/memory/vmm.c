@@ -103,13 +103,24 @@ static bool unmapping_locked(uint64_t base, uint64_t size)
 
 bool wrk_phys_hold_at(uint64_t addr, uint64_t size, struct wrk_phys **out)
 {
+    struct btr_item item;
     bool ok;
 
+    *out = NULL;
     pthread_mutex_lock(&lock);
     ok = !unmapping_locked(addr, size);
-    *out = ok ? phys_at_locked(addr) : NULL;
-    if (*out)
-        (*out)->mappings++;
+    if (ok && btr_floor(&mappings, addr, &item) && addr - item.key < item.weight) {
+        struct wrk_phys *p = item.value;
+
+        /* what lies behind it would not be held; and what is bound to a multicast object has no bindings of its own */
+        ok = vgp_range_ok(addr - item.key, size, item.weight) && !p->team;
+        if (ok) {
+            p->mappings++;
+            *out = p;
+        }
+    } else if (ok && btr_ceiling(&mappings, addr, &item) && item.key - addr < size) {
+        ok = false;
+    }
     pthread_mutex_unlock(&lock);
     return ok;
 }

@@ -38,8 +38,8 @@ static inline bool wrk_team_complete(const struct wrk_phys *p)
 {
     return (uint32_t)__builtin_popcountll(p->added) >= p->team;
 }
-/* *out: memory mapped at an address of the client, with a reference, or NULL. False: another thread is
- * unmapping a part of the `size` bytes. */
+/* *out: memory mapped at an address of the client, with a reference, or NULL. False: the `size` bytes are not of one
+ * memory, or another thread is unmapping a part of them. */
 bool wrk_phys_hold_at(uint64_t addr, uint64_t size, struct wrk_phys **out);
 /* Take and drop a reference; no-op for NULL. */
 void wrk_phys_hold(struct wrk_worker *w, struct wrk_phys *p);
