@@ -163,6 +163,8 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
 
 CUresult cuCtxSetCurrent(CUcontext c)
 {
+    if (testprov_green_ended(c))
+        abort();
     current = c;
     return CUDA_SUCCESS;
 }

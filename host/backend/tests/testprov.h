@@ -56,6 +56,8 @@ void testprov_context_long(CUcontext c);
 void testprov_context_ends(void);
 /* Takes a reference to the primary context, dropped by cuDevicePrimaryCtxRelease(). */
 void testprov_primary_hold(void);
+/* The context of the green context that ended last. */
+bool testprov_green_ended(const void *context);
 
 /* testprov_graph.c: ends a capture that began in the stream, with its graph. */
 void testprov_stream_ends(CUstream s);

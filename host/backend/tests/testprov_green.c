@@ -5,6 +5,7 @@
  * see them. Multicast objects refuse with UNKNOWN what CUDA would wait for.
  */
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,9 +159,16 @@ CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice d, u
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d);
 
+static _Atomic(void *) ended_green; /* the latest; its address is not used anew before the next one ends */
+
+bool testprov_green_ended(const void *context)
+{
+    return context && context == atomic_load(&ended_green);
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx g)
 {
-    free((void *)g);
+    free(atomic_exchange(&ended_green, (void *)g));
     return cuDevicePrimaryCtxRelease_v2(0);
 }
 

@@ -150,13 +150,52 @@ static void test_borrowed_as_it_ends(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A link that was begun in a green context is one of the primary context, also for the thread that its calls are made on. */
+static void test_link_of_green(void **state)
+{
+    const uint64_t desc = VGP_HANDLE(VGP_H_RESOURCE_DESC, 1, 1), green = VGP_HANDLE(VGP_H_GREEN, 1, 1);
+    const uint64_t inner = VGP_HANDLE(VGP_H_CONTEXT, 1, 9), link = VGP_HANDLE(VGP_H_LINK, 1, 1);
+    const struct vgp_args_vgpDevResource ask = {.what = VGP_RESOURCE_DEVICE, .type = CU_DEV_RESOURCE_TYPE_SM};
+    const struct vgp_args_vgpResourceDesc describe = {.desc = desc, .resources_len = 1};
+    const struct {
+        struct vgp_args_vgpLinkAdd a;
+        char data[8], name[8];
+    } add = {
+        .a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 6, .data_len = 6, .name_len = 2},
+        .data = "quick",
+        .name = "n"};
+    const struct vgp_ret_vgpDevResource *r = NULL;
+    uint64_t id, primary;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    primary = g.context;
+    assert_int_equal(guest_call(&g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
+    id = r->resource;
+    guest_submit(&g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(CALL(&g, vgpGreenCtxCreate, .green = green, .context = inner, .desc = desc,
+                          .flags = CU_GREEN_CTX_DEFAULT_STREAM),
+                     0);
+    g.context = inner;
+    assert_int_equal(CALL(&g, vgpLinkCreate, .state = link), 0);
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpGreenCtxDestroy, .green = green), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpLinkAdd, &add, sizeof(add), NULL, NULL), 0);
+    assert_int_equal(CALL(&g, vgpLinkComplete, .state = link), 0);
+    assert_int_equal(CALL(&g, cuLinkDestroy, .state = link), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_after_reset),
-        cmocka_unit_test(test_reset_keeps),
-        cmocka_unit_test(test_reset_of_none),
-        cmocka_unit_test(test_borrowed_as_it_ends),
+        cmocka_unit_test(test_after_reset),   cmocka_unit_test(test_reset_keeps),
+        cmocka_unit_test(test_reset_of_none), cmocka_unit_test(test_borrowed_as_it_ends),
+        cmocka_unit_test(test_link_of_green),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

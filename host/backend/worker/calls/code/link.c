@@ -169,7 +169,7 @@ CUresult wrk_do_vgpLinkCreate(struct wrk_call *c, const struct vgp_args_vgpLinkC
         else
             wrk_jit_log(&l->jit, i == 1, l->log[i], want[i]);
     }
-    l->ctx = c->w->current;
+    l->ctx = wrk_base_context(c->w->current); /* the owner of the handle; a green context may end before */
     if (r == CUDA_SUCCESS && !wrk_capabilities.software_policy && !(l->thread = wrk_link_thread_start()))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
