@@ -260,6 +260,14 @@ static void test_foreign(void **state)
     for (ssize_t i = 0; i < n; i++)
         lines += text[i] == '\n';
     assert_true(lines <= 3 * (VGB_LOG_BURST + 1));
+    /* Those that were dropped are told of once. */
+    vgb_log_set_format(VGB_LOG_TEXT, "");
+    limit = (struct vgb_ratelimit){.dropped = 7};
+    vgb_log_limited(&limit, VGB_INFO, "one");
+    assert_string_equal(written(text, sizeof(text)),
+                        "test: info: 7 further lines of this source were dropped\ntest: info: one\n");
+    vgb_log_limited(&limit, VGB_INFO, "two");
+    assert_string_equal(written(text, sizeof(text)), "test: info: two\n");
 }
 
 /* What a peer provokes for hours: its reserve, then a trickle, and the number of those that were left out. */
@@ -304,6 +312,15 @@ static void test_journal(void **state)
     text[n] = '\0';
     assert_string_equal(text, "PRIORITY=6\nSYSLOG_IDENTIFIER=vgpu-backend\nVGPU_VM=vm1\nVGPU_CLIENT=3\n"
                               "VGPU_CLIENT_NAME=a?PRIORITY=0\nMESSAGE=client 3 (a?PRIORITY=0): it ? ends\n");
+    /* Each level has its priority of syslog(3). */
+    vgb_log_init(fd, VGB_DEBUG, "vgpu-backend");
+    for (unsigned i = 0; i < 4; i++) {
+        static const char *const want[] = {"PRIORITY=3\n", "PRIORITY=4\n", "PRIORITY=6\n", "PRIORITY=7\n"};
+
+        vgb_log((enum vgb_log_level)(VGB_ERROR + i), "something");
+        assert_true(recv(journal, text, sizeof(text) - 1, 0) > 0);
+        assert_memory_equal(text, want[i], strlen(want[i]));
+    }
     close(journal); /* a journal that is gone costs lines, nothing else */
     vgb_log(VGB_INFO, "nobody reads this");
     close(fd);

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,9 +79,34 @@ static void test_handles(void **state)
     wrk_handles_fini(&t);
 }
 
+/* All limits change, each to its own value. */
+static void test_change(void **state)
+{
+    const struct vgb_limits was = wrk_client_limits;
+    const struct vgb_limits want = {.memory = 101,
+                                    .blobs = 102,
+                                    .printf_fifo = 103,
+                                    .threads = 104,
+                                    .streams = 105,
+                                    .handles = 106,
+                                    .compile_s = 107,
+                                    .queue = 108,
+                                    .time_s = 109,
+                                    .image = 110};
+
+    (void)state;
+    wrk_limits_change(&want);
+    assert_memory_equal(&wrk_client_limits, &want, sizeof(want));
+    assert_null(wrk_image_refused(110));
+    assert_non_null(strstr(wrk_image_refused(111), "--client-image"));
+    wrk_limits_change(&was);
+    assert_memory_equal(&wrk_client_limits, &was, sizeof(was));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_handles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_handles),
+                                       cmocka_unit_test(test_change)};
 
     return cmocka_run_group_tests_name("client limits", tests, NULL, NULL);
 }
