@@ -1,18 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Utilisation from samples, with a worker that says what it likes: usage.c alone, the rest of the library is the test's. */
+/* What is made of a worker's words, whatever they are: usage.c and values.c, the rest of the library is the test's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "library.h"
 #include "vgp_guest.h"
+#include "../../protocol/vgp_ring.h"
 
 #define ASKED_MAX 10u /* an honest caller asks twice */
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *u);
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *m);
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *m);
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *n,
+                                                     nvmlProcessInfo_v2_t *list);
 
 static struct nvml_link the_link;
 static struct nvml_device the_device;
@@ -20,22 +26,35 @@ static unsigned asked;
 static struct {
     uint64_t cpu_ns, now_ns;
 } says[2]; /* first, and from then on */
+static struct {
+    uint64_t total, reserved, used;
+    uint32_t processes;
+} has;
+static unsigned last_what, last_argument;
+static nvmlReturn_t answer = NVML_ERROR_NOT_SUPPORTED;
 
 CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used,
                                uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes,
                                uint32_t *processes_len)
 {
     (void)ordinal;
-    (void)processes;
     if (asked >= ASKED_MAX) {
         print_error("asked without end\n");
         exit(1);
     }
-    *total = *reserved = *used = 0;
+    *total = has.total;
+    *reserved = has.reserved;
+    *used = has.used;
     *cpuNs = says[asked > 0].cpu_ns;
     *nowNs = says[asked > 0].now_ns;
     asked++;
-    *count = *processes_len = 0;
+    *count = has.processes;
+    *processes_len = 3 * has.processes;
+    for (uint32_t i = 0; i < has.processes; i++) {
+        processes[3 * i] = 100 + i;
+        processes[3 * i + 1] = 1000 + i;
+        processes[3 * i + 2] = 0;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -74,13 +93,21 @@ nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argum
                       uint64_t *second, char *text, unsigned room)
 {
     (void)d;
-    (void)what;
-    (void)argument;
-    (void)first;
-    (void)second;
-    (void)text;
-    (void)room;
-    return NVML_ERROR_NOT_SUPPORTED;
+    last_what = what;
+    last_argument = argument;
+    if (answer == NVML_SUCCESS && first != NULL)
+        *first = 1000 + what;
+    if (answer == NVML_SUCCESS && second != NULL)
+        *second = 2000 + what;
+    if (answer == NVML_SUCCESS && text != NULL)
+        snprintf(text, room, "text %u", what);
+    return answer;
+}
+
+nvmlReturn_t nvml_put(char *to, unsigned room, const char *text)
+{
+    snprintf(to, room, "%s", text);
+    return NVML_SUCCESS;
 }
 
 void nvml_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
@@ -136,9 +163,151 @@ static void test_clock(void **state)
     assert_int_equal(gpu, 0);
 }
 
+/* What is reserved counts as used in the first version, on its own in the second, and is free in neither. */
+static void test_memory(void **state)
+{
+    static const struct {
+        uint64_t total, reserved, used, shown_used;
+    } cases[] = {{100, 10, 30, 30}, {100, 0, 30, 30}, {100, 10, 90, 90}, {100, 10, 91, 90}, {100, 100, 1, 0}};
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+
+    (void)state;
+    the_link.flags = VGP_NVML_MEMORY;
+    the_device = (struct nvml_device){.link = &the_link};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        nvmlMemory_v2_t v2 = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u)};
+        nvmlMemory_t v1;
+
+        asked = 0;
+        has.total = cases[i].total;
+        has.reserved = cases[i].reserved;
+        has.used = cases[i].used;
+        assert_int_equal(nvmlDeviceGetMemoryInfo(d, &v1), NVML_SUCCESS);
+        assert_int_equal(v1.total, has.total);
+        assert_int_equal(v1.used, cases[i].shown_used + has.reserved);
+        assert_int_equal(v1.free, has.total - v1.used);
+        assert_int_equal(nvmlDeviceGetMemoryInfo_v2(d, &v2), NVML_SUCCESS);
+        assert_int_equal(v2.total, has.total);
+        assert_int_equal(v2.reserved, has.reserved);
+        assert_int_equal(v2.used, cases[i].shown_used);
+        assert_int_equal(v2.free, v1.free);
+    }
+    the_link.flags = 0;
+    assert_int_equal(nvmlDeviceGetMemoryInfo(d, &(nvmlMemory_t){0}), NVML_ERROR_NOT_SUPPORTED);
+}
+
+/* As many as there is room for, to the last; with less room their number alone. */
+static void test_processes(void **state)
+{
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+    nvmlProcessInfo_v2_t list[4];
+
+    (void)state;
+    the_device = (struct nvml_device){.link = &the_link};
+    has.processes = 3;
+    for (unsigned room = 0; room <= 4; room++) {
+        unsigned n = room;
+
+        asked = 0;
+        list[0].pid = list[2].pid = 7;
+        assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(d, &n, list),
+                         room < 3 ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+        assert_int_equal(n, 3);
+        assert_int_equal(list[0].pid, room < 3 ? 7 : 100);
+        assert_int_equal(list[2].pid, room < 3 ? 7 : 102);
+        if (room >= 3)
+            assert_true(list[0].used == 1000 && list[2].used == 1002);
+    }
+    has.processes = 0;
+}
+
+/* Functions of NVML, and what the host is asked for by each. */
+#define ONES(X) \
+    X(PowerUsage, POWER_USAGE) \
+    X(PowerManagementLimit, POWER_LIMIT) \
+    X(PowerManagementDefaultLimit, POWER_DEFAULT) \
+    X(EnforcedPowerLimit, POWER_ENFORCED) \
+    X(FanSpeed, FAN_SPEED) \
+    X(PerformanceState, PSTATE) \
+    X(PowerState, PSTATE) \
+    X(PersistenceMode, PERSISTENCE) \
+    X(DisplayActive, DISPLAY_ACTIVE) \
+    X(DisplayMode, DISPLAY_MODE) \
+    X(NumGpuCores, GPU_CORES) \
+    X(CurrPcieLinkGeneration, PCIE_GEN) \
+    X(CurrPcieLinkWidth, PCIE_WIDTH) \
+    X(MaxPcieLinkGeneration, PCIE_MAX_GEN) \
+    X(MaxPcieLinkWidth, PCIE_MAX_WIDTH) \
+    X(MemoryBusWidth, BUS_WIDTH) \
+    X(ComputeMode, COMPUTE_MODE) \
+    X(Brand, BRAND) \
+    X(Architecture, ARCHITECTURE)
+#define KINDS(X) \
+    X(Temperature, TEMPERATURE, 1) \
+    X(TemperatureThreshold, TEMPERATURE_LIMIT, 8) \
+    X(ClockInfo, CLOCK, 4) \
+    X(MaxClockInfo, MAX_CLOCK, 4)
+#define PAIRS(X) \
+    X(PowerManagementLimitConstraints, POWER_LIMITS) \
+    X(MigMode, MIG_MODE) \
+    X(EccMode, ECC_MODE)
+#define TEXTS(X) \
+    X(Serial, SERIAL) \
+    X(VbiosVersion, VBIOS)
+#define ONE(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned *);
+#define KIND(name, what, kinds) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned, unsigned *);
+#define PAIR(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned *, unsigned *);
+#define TEXT(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, char *, unsigned);
+ONES(ONE)
+KINDS(KIND)
+PAIRS(PAIR)
+TEXTS(TEXT)
+#undef ONE
+#undef KIND
+#undef PAIR
+#undef TEXT
+
+static void test_values(void **state)
+{
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+    unsigned a, b;
+    char text[96], want[96];
+
+    (void)state;
+    the_device = (struct nvml_device){.link = &the_link};
+    answer = NVML_SUCCESS;
+#define ONE(name, what) \
+    a = 0; \
+    assert_int_equal(nvmlDeviceGet##name(d, &a), NVML_SUCCESS); \
+    assert_int_equal(a, 1000 + VGP_NVML_##what);
+#define KIND(name, what, kinds) \
+    for (unsigned kind = 0; kind <= (kinds); kind++) { \
+        a = last_argument = 77; \
+        assert_int_equal(nvmlDeviceGet##name(d, kind, &a), \
+                         kind < (kinds) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT); \
+        assert_int_equal(a, kind < (kinds) ? 1000 + VGP_NVML_##what : 77); \
+        assert_int_equal(last_argument, kind < (kinds) ? kind : 77); \
+    }
+#define PAIR(name, what) \
+    a = b = 0; \
+    assert_int_equal(nvmlDeviceGet##name(d, &a, &b), NVML_SUCCESS); \
+    assert_int_equal(a, 1000 + VGP_NVML_##what); \
+    assert_int_equal(b, 2000 + VGP_NVML_##what);
+#define TEXT(name, what) \
+    assert_int_equal(nvmlDeviceGet##name(d, text, sizeof(text)), NVML_SUCCESS); \
+    snprintf(want, sizeof(want), "text %u", VGP_NVML_##what); \
+    assert_string_equal(text, want);
+    ONES(ONE)
+    KINDS(KIND)
+    PAIRS(PAIR)
+    TEXTS(TEXT)
+    answer = NVML_ERROR_NOT_SUPPORTED;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock), cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_processes), cmocka_unit_test(test_values)};
 
     return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
 }

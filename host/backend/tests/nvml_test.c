@@ -15,6 +15,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "testnvml.h"
 #include "vgp_calls.h"
 
 #define NOT_SUPPORTED 3
@@ -108,7 +109,9 @@ static void test_values(void **state)
         {0, VGP_NVML_WHATS, 0, NOT_SUPPORTED, 0, 0},
         {0, 0xffffffff, 0, NOT_SUPPORTED, 0, 0},
         {1, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
-        {0xffffffff, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
+#define ONE(name, what) {0, VGP_NVML_##what, 0, 0, TESTNVML_##name, 0},
+#define PAIR(name, what) {0, VGP_NVML_##what, 0, 0, TESTNVML_##name, TESTNVML_##name + 1000},
+        TESTNVML_ONES(ONE) TESTNVML_PAIRS(PAIR){0xffffffff, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
     };
     struct vgp_ret_vgpNvmlGet r;
     struct broker b;

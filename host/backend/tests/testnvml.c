@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "testnvml.h"
+
 #define NOT_SUPPORTED 3
 #define NOT_FOUND 6
 
@@ -119,3 +121,19 @@ int nvmlDeviceGetFanSpeed(void *d, unsigned *percent)
     *percent = 99;
     return d == &device ? NOT_SUPPORTED : 2;
 }
+
+#define ONE(name, what) \
+    int nvmlDeviceGet##name(void *d, unsigned *value) \
+    { \
+        *value = TESTNVML_##name; \
+        return d == &device ? 0 : 2; \
+    }
+#define PAIR(name, what) \
+    int nvmlDeviceGet##name(void *d, unsigned *first, unsigned *second) \
+    { \
+        *first = TESTNVML_##name; \
+        *second = TESTNVML_##name + 1000; \
+        return d == &device ? 0 : 2; \
+    }
+TESTNVML_ONES(ONE)
+TESTNVML_PAIRS(PAIR)
