@@ -522,63 +522,13 @@ static void test_memory_operations(void **state)
     assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/* ---- pointer attributes ---- */
-
-static CUresult pointer_decompress(const struct cua_pointer *p, bool *capable)
-{
-    *capable = p->device == 1;
-    return p->device == 2 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
-}
-
-static void test_pointer(void **state)
-{
-    struct cua_pointer p = {
-        .known = true, .address = 24, .base = 16, .size = 32, .on_device = 24, .device = 1};
-    CUpointer_attribute asked[3] = {CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                    CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE};
-    uint64_t host = UINT64_MAX, start = UINT64_MAX;
-    uint8_t capable[5] = {0xee, 0xee, 0xee, 0xee, 0xee};
-    int device = 0;
-    void *out[3] = {&host, &device, capable};
-
-    (void)state;
-    p.decompress = pointer_decompress;
-    assert_int_equal(cua_pointer_attribute(&p, &host, CU_POINTER_ATTRIBUTE_HOST_POINTER),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_true(host == 0); /* written all the same */
-    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
-    assert_true(host == 0 && device == 1 && capable[0] == 1 && capable[3] == 0 && capable[4] == 0xee);
-    p.device = 2; /* its driver fails */
-    assert_int_equal(cua_pointer_attribute(&p, capable, asked[2]), CUDA_ERROR_UNKNOWN);
-    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
-    assert_int_equal(capable[0], 0);
-    p.known = false;
-    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
-    assert_int_equal(device, -2);
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
-                     CUDA_ERROR_INVALID_VALUE);
-    p.reserved = (struct cua_reserved){.base = 8, .size = 64}; /* nothing mapped at the address */
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_true(start == UINT64_MAX); /* not written */
-    p.reserved.map_base = 16;
-    p.reserved.map_size = 16;
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), CUDA_SUCCESS);
-    assert_true(start == 8);
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR), CUDA_SUCCESS);
-    assert_true(start == 16);
-    p.known = p.no_access = true;
-    p.on_device = 0;
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_true(start == 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+
         cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_batch_order),
-        cmocka_unit_test(test_batch_3d),        cmocka_unit_test(test_pointer),
+        cmocka_unit_test(test_batch_3d),
+
         cmocka_unit_test(test_coredump),        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_external_memory), cmocka_unit_test(test_external_dmabuf),
         cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),

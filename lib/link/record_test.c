@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "mapped.h"
 #include "record_int.h"
 #include "vgp_calls.h"
 
@@ -85,9 +87,35 @@ static void test_changes_meanwhile(void **state)
     munmap(page, 2 * PAGE);
 }
 
+static bool keep_mapping(const struct lnk_mapping *p, void *arg)
+{
+    *(struct lnk_mapping *)arg = *p;
+    return true;
+}
+
+/* Of a file's mapping the part that is asked for, with its place in the file. */
+static void test_part_of_mapping(void **state)
+{
+    struct lnk_mapping part = {.start = 0};
+    int fd = memfd_create("mapping", MFD_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(ftruncate(fd, 5 * PAGE), 0);
+    uint8_t *p = mmap(NULL, 4 * PAGE, PROT_READ, MAP_SHARED, fd, PAGE);
+    assert_ptr_not_equal(p, MAP_FAILED);
+    assert_true(lnk_each_mapping(p + PAGE, 2 * PAGE, keep_mapping, &part));
+    assert_int_equal(part.start, (uintptr_t)p + PAGE);
+    assert_int_equal(part.end, (uintptr_t)p + 3 * PAGE);
+    assert_int_equal(part.offset, 2 * PAGE);
+    assert_string_equal(part.access, "r--s");
+    munmap(p, 4 * PAGE);
+    close(fd);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changes_meanwhile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changes_meanwhile),
+                                       cmocka_unit_test(test_part_of_mapping)};
 
     return cmocka_run_group_tests_name("record", tests, NULL, NULL);
 }
