@@ -170,13 +170,16 @@ CASE(ctx_stack, CF_CTX)
 
 CASE(ctx_limits, CF_CTX)
 {
-    size_t v = 0;
+    size_t v = 0, now = 0;
     int lo = -99, hi = 99;
 
     OK("stack", cuCtxGetLimit(&v, CU_LIMIT_STACK_SIZE));
     cf_true("stack_value", v > 0);
     OK("printf", cuCtxGetLimit(&v, CU_LIMIT_PRINTF_FIFO_SIZE));
     OK("heap", cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
+    OK("heap_set", cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 2 * v));
+    OK("heap_again", cuCtxGetLimit(&now, CU_LIMIT_MALLOC_HEAP_SIZE));
+    cf_true("heap_changed", now >= 2 * v); /* what has been asked before is not what is now */
     RC_IN("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
     RC_IN("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT,

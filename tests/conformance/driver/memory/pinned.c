@@ -77,6 +77,11 @@ CASE(pinned_small_attributes, CF_CTX)
     cf_u64("flags_a_are", flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     OK("flags_b", cuMemHostGetFlags(&flags, b));
     cf_u64("flags_b_are", flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP); /* all memory is */
+    void *combined = NULL;
+    OK("combined", cuMemHostAlloc(&combined, 100, CU_MEMHOSTALLOC_WRITECOMBINED));
+    OK("flags_combined", cuMemHostGetFlags(&flags, combined));
+    cf_true("flags_combined_are", (flags & CU_MEMHOSTALLOC_WRITECOMBINED) != 0);
+    OK("free_combined", cuMemFreeHost(combined));
     memset(a, 0x11, 5000);
     memset(b, 0x22, 100);
     OK("kernel", cf_fill(da, 1250, 9, NULL));

@@ -63,7 +63,15 @@ CASE(pool_own, CF_CTX)
     cf_true("high_value", high >= 1 << 20);
     OK("high_reset", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
     OK("trim", cuMemPoolTrimTo(pool, 0));
+    /* The default pool takes the place of a current one that is destroyed. */
+    OK("set_current_again", cuDeviceSetMemPool(0, pool));
     OK("destroy", cuMemPoolDestroy(pool));
+    OK("get_after", cuDeviceGetMemPool(&now, 0));
+    cf_true("default_after", now == def);
+    OK("alloc_after", cuMemAllocAsync(&q, 4096, NULL));
+    OK("of_after", cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q));
+    cf_true("of_after_value", of == def);
+    OK("free_after", cuMemFreeAsync(q, NULL));
     RC("destroyed", cuMemAllocFromPoolAsync(&p, 4096, pool, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("destroyed_trim", cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
     RC("destroyed_attribute", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high),
