@@ -3,6 +3,7 @@
 
 import os
 import random
+import re
 import resource
 import time
 
@@ -134,6 +135,33 @@ class Chipset:
         """The pieces from 0xc0000 to 0xfffff; 0x33: RAM, 0: not."""
         for i in range(7):
             self.write(self.PAM + i, value)
+
+
+@test
+def programs_that_qemu_starts_get_no_descriptor(env):
+    """Neither of a connection nor of what it brings: all are closed on exec."""
+    b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
+    for again in range(2):
+        kept = []
+        for fd in os.listdir("/proc/%d/fd" % q.proc.pid):
+            try:
+                name = os.readlink("/proc/%d/fd/%s" % (q.proc.pid, fd))
+                with open("/proc/%d/fdinfo/%s" % (q.proc.pid, fd)) as f:
+                    flags = int(re.search(r"^flags:\s*([0-7]+)", f.read(), re.M)[1], 8)
+            except OSError:
+                continue  # closed meanwhile
+            ours = name.startswith(("socket:", "anon_inode:[eventfd]", "/memfd:"))
+            if int(fd) > 2 and ours and not flags & os.O_CLOEXEC:
+                kept.append("%s %s" % (fd, name))
+        expect(not kept, "kept: %s" % kept)
+        if not again:
+            b.ask("die")
+            q.wait_for("connected", False)
+            b = env.broker()
+            b.wait("config ")
+            q.wait_for("connected", True)
+            d.start()
+            b.wait("started 33")
 
 
 @test
