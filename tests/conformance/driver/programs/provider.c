@@ -97,10 +97,15 @@ static void multicast(void)
     rc("map", map.result, 0);
     rc("bind_flags", cuMulticastBindMem(object, 0, memory, 0, 2 * M, 1), CUDA_ERROR_INVALID_VALUE);
     rc("bind_nothing", cuMulticastBindMem(object, 0, 0, 0, 2 * M, 0), CUDA_ERROR_INVALID_VALUE);
-    rc("bind_address", cuMulticastBindAddr(object, 0, map.at, 2 * M, 0), 0);
+    /* Memory bound by its address; the object's own mapping is none. */
+    rc("bind_itself", cuMulticastBindAddr(object, 0, map.at, 2 * M, 0), CUDA_ERROR_INVALID_VALUE);
+    rc("map_memory", cuMemMap(map.at + 2 * M, 2 * M, 0, memory, 0), 0);
+    rc("bind_address", cuMulticastBindAddr(object, 0, map.at + 2 * M, 2 * M, 0), 0);
+    rc("bind_past", cuMulticastBindAddr(object, 0, map.at + 2 * M, 4 * M, 0), CUDA_ERROR_INVALID_VALUE);
     rc("unbind", cuMulticastUnbind(object, 0, 0, 2 * M), 0);
     rc("unbind_unknown", cuMulticastUnbind(object, 9, 0, 2 * M), CUDA_ERROR_INVALID_DEVICE);
     rc("unmap", cuMemUnmap(map.at, 2 * M), 0);
+    rc("unmap_memory", cuMemUnmap(map.at + 2 * M, 2 * M), 0);
     rc("release", cuMemRelease(object), 0);
     rc("released", cuMulticastUnbind(object, 0, 0, 2 * M), CUDA_ERROR_INVALID_VALUE);
     rc("release_memory", cuMemRelease(memory), 0);
