@@ -18,6 +18,16 @@ static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb
                         CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d},
                         EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a};
 
+/* The chunks of the result of in, once all of them are computed. */
+static void bind_results(struct jit *j, const struct sg_insn *in, const u32 *d)
+{
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
+}
+
 /* The halves in the low words of the lanes of v, as f32. */
 static void widen(struct jit *j, u32 to, u32 v)
 {
@@ -85,11 +95,7 @@ static void finish_pairs(struct jit *j, const struct sg_insn *in, const u32 *d)
         ev(x, VPORD, d[h], d[h], 0, 0, 0);
     }
     land(x, none);
-    for (u32 h = 0; h < n; h++) {
-        sg_jv_kill(j, in, 1u << h);
-        sg_jv_bind(j, in->d, h, d[h]);
-    }
-    sg_jv_unpin(j);
+    bind_results(j, in, d);
 }
 
 /*
@@ -137,11 +143,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
         }
     }
     land(x, none);
-    for (u32 h = 0; h < n; h++) {
-        sg_jv_kill(j, in, 1u << h);
-        sg_jv_bind(j, in->d, h, d[h]);
-    }
-    sg_jv_unpin(j);
+    bind_results(j, in, d);
     return true;
 }
 
@@ -169,11 +171,7 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
     for (u32 h = 0; h < n; h++)
         ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
     land(x, none);
-    for (u32 h = 0; h < n; h++) {
-        sg_jv_kill(j, in, 1u << h);
-        sg_jv_bind(j, in->d, h, d[h]);
-    }
-    sg_jv_unpin(j);
+    bind_results(j, in, d);
 }
 
 /* AVX512-FP16. clang 14 has no name for it. */

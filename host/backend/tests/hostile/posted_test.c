@@ -170,7 +170,7 @@ static void test_named(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-/* A node to a graph that is not there yet, or has ended, or to what is no graph: the guest is told, and what it kept for
+/* A node to a graph that is not there yet, or has ended, or is a handle of another kind: the guest is told, and what it kept for
  * the node is released. */
 static void test_place(void **state)
 {
