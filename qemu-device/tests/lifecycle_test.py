@@ -10,6 +10,16 @@ import time
 from vgputest import DEVICE, Driver, MIB, S_DRIVER_OK, S_NEEDS_RESET, expect, test
 
 
+def another_broker(env, b, q):
+    """Ends a broker; returns the one that the device is connected to next."""
+    b.ask("die")
+    q.wait_for("connected", False)
+    b = env.broker()
+    b.wait("config ")
+    q.wait_for("connected", True)
+    return b
+
+
 @test
 def reset_stops_every_queue_first(env):
     b, q, d = env.driver(device=DEVICE + ",clients=4")
@@ -155,11 +165,7 @@ def programs_that_qemu_starts_get_no_descriptor(env):
                 kept.append("%s %s" % (fd, name))
         expect(not kept, "kept: %s" % kept)
         if not again:
-            b.ask("die")
-            q.wait_for("connected", False)
-            b = env.broker()
-            b.wait("config ")
-            q.wait_for("connected", True)
+            b = another_broker(env, b, q)
             d.start()
             b.wait("started 33")
 
@@ -411,11 +417,7 @@ def broker_comes_back(env):
     b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
     fds = q.fds()
     for _ in range(3):
-        b.ask("die")
-        q.wait_for("connected", False)
-        b = env.broker()
-        b.wait("config ")
-        q.wait_for("connected", True)
+        b = another_broker(env, b, q)
         expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
         expect(not q.get("started"), "started without the driver's reset")
         d.start()
@@ -430,11 +432,7 @@ def broker_comes_back(env):
 def broker_comes_back_without_reconnect(env):
     b, q, d = env.driver()
     for _ in range(2):
-        b.ask("die")
-        q.wait_for("connected", False)
-        b = env.broker()
-        b.wait("config ")
-        q.wait_for("connected", True)
+        b = another_broker(env, b, q)
         d.start()
         b.wait("started 33")
     # vhost adds a reason of its own with each connection: ours is told all the same.

@@ -117,6 +117,20 @@ static void test_vmm_quota(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Until the entry of the mapping at `at`, which another thread of the worker unmaps, is gone. */
+static void await_unmapping(struct guest *g, uint64_t at)
+{
+    int r = 0;
+
+    for (uint32_t i = 1; !r; i++) {
+        const uint64_t h = VGP_HANDLE(VGP_H_ALLOCATION, i, 3);
+
+        r = vmm_retain(g, h, at);
+        if (!r)
+            assert_int_equal(vmm_release(g, h), 0);
+    }
+}
+
 /*
  * Of two overlapping unmappings at once the second one finds less than it was told, and its failure leaves what is
  * mapped in the books, and nothing else.
@@ -147,14 +161,7 @@ static void test_vmm_unmapped_twice(void **state)
     g.context = 0; /* which has no work to wait for: a thread of its own unmaps */
     guest_submit(&g, VGP_cuMemUnmap, FIRST, &one, sizeof(one), NULL, 0);
     first = g.seq;
-    r = 0;
-    for (uint32_t i = 1; !r; i++) { /* as long as its entry is there */
-        const uint64_t h = VGP_HANDLE(VGP_H_ALLOCATION, i, 3);
-
-        r = vmm_retain(&g, h, at);
-        if (!r)
-            assert_int_equal(vmm_release(&g, h), 0);
-    }
+    await_unmapping(&g, at);
     guest_submit(&g, VGP_cuMemUnmap, SECOND, &all, sizeof(all), NULL, 0);
     assert_int_equal(guest_wait(&g, SECOND, NULL, NULL, 5000), CUDA_ERROR_INVALID_VALUE);
     g.context = context;
@@ -196,13 +203,7 @@ static void test_vmm_mapped_while_unmapped(void **state)
     g.context = 0; /* which has no work to wait for: a thread of its own unmaps */
     guest_submit(&g, VGP_cuMemUnmap, FIRST, &all, sizeof(all), NULL, 0);
     first = g.seq;
-    for (uint32_t i = 1; !r; i++) { /* as long as its entry is there */
-        const uint64_t h = VGP_HANDLE(VGP_H_ALLOCATION, i, 3);
-
-        r = vmm_retain(&g, h, at);
-        if (!r)
-            assert_int_equal(vmm_release(&g, h), 0);
-    }
+    await_unmapping(&g, at);
     assert_int_equal(vmm_map(&g, gap, PAGE, h1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vmm_map(&g, gap - PAGE, 4 * PAGE, h1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vmm_map(&g, at + LONG_BYTES, PAGE, h1), 0); /* beside it */
