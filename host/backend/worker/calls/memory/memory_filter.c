@@ -248,11 +248,29 @@ static uint64_t provider_used(void)
     return last;
 }
 
+/*
+ * A library's variables get their memory when it is first used in a context, by whatever call. A module is loaded on a waiter, and
+ * asked about when it lands (load.c).
+ */
+static bool room(void *arg, uint64_t bytes)
+{
+    struct wrk_worker *w = arg;
+
+    if (!pthread_equal(pthread_self(), w->quota.dispatcher))
+        return true;
+    if (!wrk_quota_take(w, bytes))
+        return false;
+    wrk_quota_give(w, bytes); /* from here on the provider holds them, and says so */
+    return true;
+}
+
 void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
 {
     self = w;
     lower = below;
     w->quota.held = provider_used;
+    if (lower->sg_set_room)
+        lower->sg_set_room(room, w);
 #define WRAP(field, fn) \
     if (lower->field) \
     table->field = fn
