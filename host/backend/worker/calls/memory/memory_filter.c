@@ -249,15 +249,16 @@ static uint64_t provider_used(void)
 }
 
 /*
- * A library's variables get their memory when it is first used in a context, by whatever call. A module is loaded on a waiter, and
- * asked about when it lands (load.c).
+ * A library's variables get their memory when it is first used in a context, by whatever call. A module is loaded on a waiter,
+ * which may not ask the broker: beyond the whole quota it is refused here, else when it lands (load.c).
  */
 static bool room(void *arg, uint64_t bytes)
 {
     struct wrk_worker *w = arg;
+    const uint64_t limit = __atomic_load_n(&w->quota.limit, __ATOMIC_RELAXED);
 
     if (!pthread_equal(pthread_self(), w->quota.dispatcher))
-        return true;
+        return !limit || bytes <= limit;
     if (!wrk_quota_take(w, bytes))
         return false;
     wrk_quota_give(w, bytes); /* from here on the provider holds them, and says so */
