@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The variables of libraries against the quota of device memory, with a real worker and the software GPU. */
+/* Variables of libraries and padded arrays against the quota of device memory, with a real worker and the software GPU. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <setjmp.h>
@@ -98,15 +98,55 @@ static void test_variables(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+static int make_array(struct guest *g, uint32_t width, uint32_t height, uint32_t layers, uint32_t levels)
+{
+    const struct vgp_CUDA_ARRAY3D_DESCRIPTOR d = {.Width = width,
+                                                  .Height = height,
+                                                  .Depth = layers,
+                                                  .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                                  .NumChannels = 1,
+                                                  .Flags = CUDA_ARRAY3D_LAYERED};
+    static uint32_t n;
+    const struct vgp_args_cuArray3DCreate_v2 a = {VGP_HANDLE(VGP_H_ARRAY, 1, ++n), d};
+    const struct vgp_args_cuMipmappedArrayCreate m = {.pHandle = VGP_HANDLE(VGP_H_MIPMAPPED_ARRAY, 1, n),
+                                                      .pMipmappedArrayDesc = d,
+                                                      .numMipmapLevels = levels};
+
+    return levels ? guest_call(g, VGP_cuMipmappedArrayCreate, &m, sizeof(m), NULL, NULL)
+                  : guest_call(g, VGP_cuArray3DCreate_v2, &a, sizeof(a), NULL, NULL);
+}
+
+/* Rows of a byte take 16. */
+static void test_arrays(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "arrays"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 256, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 4 and 64 MiB */
+    assert_int_equal(make_array(&g, 1, 16384, 256, 3), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(make_array(&g, 16, 16384, 48, 3), CUDA_ERROR_OUT_OF_MEMORY); /* 12, and 6 and 3 */
+    assert_int_equal(make_array(&g, 16, 16384, 32, 3), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 4, 0), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 8, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 15 MiB are held */
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_arrays),
     };
 
     if (access(soft_provider(), R_OK)) {
         print_error("%s: not built\n", soft_provider());
         return 1;
     }
-    return cmocka_run_group_tests_name("library", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("charge", tests, NULL, NULL);
 }
