@@ -247,14 +247,22 @@ static void cmp_flag(struct jit *j, const struct group *g, u32 value)
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
 }
 
+static bool covers(const struct group *g, const struct sg_insn *in, u32 arg)
+{
+    return in->imm >= g->low && in->imm + touched(arg) <= g->high && (arg & 15) * (arg >> 8 & 15) <= g->align;
+}
+
 /* The group of a load, to be checked together; *fresh: this is its first. NULL, with nothing emitted, if the load is alone. */
 static struct group *group_of(struct jit *j, struct stub *s, const struct sg_insn *in, bool *fresh)
 {
     struct group *g = NULL, opened;
+    u32 arg;
 
     *fresh = false;
+    if (!groups(in, &arg)) /* it may stand between loads of a group, whose check is not of its bytes */
+        return NULL;
     for (u32 i = 0; i < j->ngroups; i++)
-        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last)
+        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last && covers(&j->groups[i], in, arg))
             g = &j->groups[i];
     if (g) {
         cmp_flag(j, g, GROUP_UNCHECKED);

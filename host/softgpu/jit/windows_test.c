@@ -225,9 +225,12 @@ static const char *const group_text = ".version 8.0\n.target sm_80\n.address_siz
               "ld.global.v2.u32 {%r7, %r8}, [%d5+72];\n")
     GROUP("words", "ld.global.u32 %r4, [%d5]; ld.global.u32 %r5, [%d5+64]; ld.global.u8 %r6, [%d5+-56];\n"
                    "ld.global.u32 %r7, [%d5+72]; ld.global.u32 %r8, [%d5+76];\n")
-        GROUP(
-            "wide",
-            "ld.global.u32 %r4, [%d5]; ld.global.v2.u32 {%r7, %r8}, [%d5+72]; mov.u32 %r5, 0; mov.u32 %r6, 0;\n");
+        GROUP("volatile", "ld.global.u32 %r4, [%d5]; ld.volatile.global.u8 %r6, [%d5+-56];\n"
+                          "ld.volatile.global.u32 %r7, [%d5+72]; ld.relaxed.gpu.global.u32 %r8, [%d5+76];\n"
+                          "ld.global.u32 %r5, [%d5+64];\n")
+            GROUP(
+                "wide",
+                "ld.global.u32 %r4, [%d5]; ld.global.v2.u32 {%r7, %r8}, [%d5+72]; mov.u32 %r5, 0; mov.u32 %r6, 0;\n");
 
 static bool group_same(uint32_t turns, uint32_t m, bool halves)
 {
@@ -317,6 +320,9 @@ static void groups(void)
             group("halves", 3, masks[i], k & 1, k & 2, "a group of loads in windows of four");
             group("words", 0, masks[i], k & 1, k & 2, "a group of loads in rows");
             group("words", 4, masks[i], k & 1, k & 2, "a group of loads far apart");
+            group("volatile", 0, masks[i], k & 1, k & 2, "loads in rows between those of a group");
+            group("volatile", 2, masks[i], k & 1, k & 2, "loads in windows between those of a group");
+            group("volatile", 4, masks[i], k & 1, k & 2, "loads far apart between those of a group");
         }
         group_misaligned("halves", 2, masks[i], "a group whose first load alone is aligned");
         group_misaligned("wide", 4, masks[i], "a group in a row whose first load alone is aligned");

@@ -23,7 +23,6 @@
 #define SG_ARENA_HINT 0x200010000000ull
 #define SG_ARENA_FACTOR 4 /* address space per byte of quota: room for gaps */
 #define SG_ARENA_MIN (16ull << 30)
-#define SG_ALIGN 512ull /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
 #define SG_PAGE 4096ull          /* sg_mem_init() compares it with the system's page size */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */

@@ -56,6 +56,8 @@ struct sg_mem_info {
 #define SG_ACCESS_WRITE 0xAAAAAAAAu
 #define SG_ACCESS_OF(device) (3u << 2 * (device)) /* both bits of one device */
 
+#define SG_ALIGN 512ull /* cuMemAlloc: at least 256; drivers give 512 */
+
 /*
  * The part of a context that this floor knows: struct sg_ctx (runtime/runtime.h) begins with these
  * fields.

@@ -135,6 +135,32 @@ CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit,
     return sg_fail(r, "%s", text);
 }
 
+static bool (*has_room)(void *arg, uint64_t bytes);
+static void *room_arg;
+
+void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg)
+{
+    has_room = fn;
+    room_arg = arg;
+}
+
+static CUresult ask_for_room(const struct sg_mod *mod)
+{
+    struct sg_global_info g;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; has_room && i < sg_module_global_count(mod->ptx); i++) {
+        sg_module_get_global(mod->ptx, i, &g);
+        if (g.size > UINT64_MAX / 4 || bytes > UINT64_MAX / 4)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        bytes += (g.size ? g.size + SG_ALIGN - 1 : SG_ALIGN) / SG_ALIGN * SG_ALIGN;
+    }
+    return !bytes || has_room(room_arg, bytes)
+               ? CUDA_SUCCESS
+               : sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no room for the %llu bytes of variables",
+                         (unsigned long long)bytes);
+}
+
 static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
 {
     struct sg_global_info g;
@@ -308,6 +334,8 @@ CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_im
         r = sg_ptx_parse(img, false, jit, &mod->ptx);
     if (r == CUDA_SUCCESS && jit && jit->max_registers)
         sg_module_limit_registers(mod->ptx, jit->max_registers);
+    if (r == CUDA_SUCCESS)
+        r = ask_for_room(mod);
     if (r == CUDA_SUCCESS)
         r = place_globals(mod, jit);
     if (r == CUDA_SUCCESS)

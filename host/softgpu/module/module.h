@@ -98,6 +98,8 @@ CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_im
 /* Parses the PTX or the cubin's metadata. part: other images of a link may define what this one only
  * declares. */
 CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit, struct sg_module **out);
+/* See vgp_provider_ext.h. */
+void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg);
 /* Removes handles and variables; waits for running kernels. */
 void sg_mod_unload(struct sg_mod *mod);
 /* The function of a kernel of mod, created at first use; with a reference. */

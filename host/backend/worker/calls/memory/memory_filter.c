@@ -120,27 +120,38 @@ static CUresult q_free_async(CUdeviceptr p, CUstream s)
     return r;
 }
 
-static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
+#define SG_ROW_ALIGN 16u /* the software GPU's rows of arrays are multiples of it, bytes */
+
+static uint64_t halved(uint64_t n, unsigned level)
+{
+    return n && !(n >> level) ? 1 : n >> level;
+}
+
+static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level)
 {
     static const unsigned char size[] = {[CU_AD_FORMAT_UNSIGNED_INT8] = 1,
                                          [CU_AD_FORMAT_SIGNED_INT8] = 1,
                                          [CU_AD_FORMAT_UNSIGNED_INT16] = 2,
                                          [CU_AD_FORMAT_SIGNED_INT16] = 2,
                                          [CU_AD_FORMAT_HALF] = 2};
+    const bool layers = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
     unsigned f = (unsigned)d->Format;
     uint64_t n = f < sizeof(size) && size[f] ? size[f] : 4;
-    const uint64_t dims[] = {d->NumChannels, d->Width, d->Height, d->Depth};
+    const uint64_t dims[] = {d->NumChannels, halved(d->Width, level), halved(d->Height, level),
+                             layers ? d->Depth : halved(d->Depth, level)};
 
     for (unsigned i = 0; i < 4; i++) {
         if (dims[i] && __builtin_mul_overflow(n, dims[i], &n))
             return UINT64_MAX;
+        if (i == 1 && wrk_capabilities.private_memory && n <= UINT64_MAX - SG_ROW_ALIGN)
+            n = (n + SG_ROW_ALIGN - 1) / SG_ROW_ALIGN * SG_ROW_ALIGN;
     }
     return n;
 }
 
 static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-    uint64_t n = device_bytes(array_bytes(d));
+    uint64_t n = device_bytes(array_bytes(d, 0));
 
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -162,12 +173,18 @@ static CUresult q_array_destroy(CUarray a)
     return r;
 }
 
-/* Total of its levels: less than twice the first. */
+/* All its levels, each of which is padded; without padding that is less than twice the first. */
 static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
-    uint64_t n = array_bytes(d);
+    uint64_t n = array_bytes(d, 0), more;
 
-    n = device_bytes(levels <= 1 ? n : n > UINT64_MAX / 2 ? UINT64_MAX : 2 * n);
+    for (unsigned i = 1; i < levels && i < 64 && (d->Width | d->Height | d->Depth) >> i; i++) {
+        more = array_bytes(d, i);
+        n = more > UINT64_MAX - n ? UINT64_MAX : n + more;
+    }
+    if (levels > 1 && !wrk_capabilities.private_memory)
+        n = array_bytes(d, 0) > UINT64_MAX / 2 ? UINT64_MAX : 2 * array_bytes(d, 0);
+    n = device_bytes(n);
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMipmappedArrayCreate(m, d, levels);
@@ -248,11 +265,30 @@ static uint64_t provider_used(void)
     return last;
 }
 
+/*
+ * A library's variables get their memory when it is first used in a context, by whatever call. A module is loaded on a waiter,
+ * which may not ask the broker: beyond the whole quota it is refused here, else when it lands (load.c).
+ */
+static bool room(void *arg, uint64_t bytes)
+{
+    struct wrk_worker *w = arg;
+    const uint64_t limit = __atomic_load_n(&w->quota.limit, __ATOMIC_RELAXED);
+
+    if (!pthread_equal(pthread_self(), w->quota.dispatcher))
+        return !limit || bytes <= limit;
+    if (!wrk_quota_take(w, bytes))
+        return false;
+    wrk_quota_give(w, bytes); /* from here on the provider holds them, and says so */
+    return true;
+}
+
 void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)
 {
     self = w;
     lower = below;
     w->quota.held = provider_used;
+    if (lower->sg_set_room)
+        lower->sg_set_room(room, w);
 #define WRAP(field, fn) \
     if (lower->field) \
     table->field = fn

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Variables of libraries and padded arrays against the quota of device memory, with a real worker and the software GPU. */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "vgp_calls.h"
+
+#define M (1ull << 20)
+#define LIBRARY(n) VGP_HANDLE(VGP_H_LIBRARY, 1, n)
+#define KERNEL(n) VGP_HANDLE(VGP_H_KERNEL, 1, n)
+
+static const char *soft_provider(void)
+{
+    const char *dir = getenv("BACKEND_DIR");
+    static char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/../softgpu/libcuda-soft.so.1", dir ? dir : ".");
+    return path;
+}
+
+/* Library n has a variable of so many MiB, and a kernel. */
+static void load(struct guest *g, uint32_t n, unsigned mib)
+{
+    struct {
+        struct vgp_args_vgpLibraryLoad a;
+        char image[512];
+    } x = {.a = {.library = LIBRARY(n)}};
+
+    x.a.image_size = (uint64_t)snprintf(x.image, sizeof(x.image),
+                                        ".version 8.0\n.target sm_80\n.address_size 64\n"
+                                        ".visible .global .b8 v[%llu];\n.visible .entry k() { ret; }\n",
+                                        mib * M);
+    x.a.image_len = (uint32_t)x.a.image_size;
+    assert_int_equal(
+        guest_call(g, VGP_vgpLibraryLoad, &x, (uint32_t)(sizeof(x.a) + x.a.image_len + 7) & ~7u, NULL, NULL),
+        0);
+}
+
+static int use_variable(struct guest *g, uint32_t n)
+{
+    struct {
+        struct vgp_args_vgpLibraryGetGlobal a;
+        char name[8];
+    } x = {.a = {.library = LIBRARY(n), .name_len = 2}, .name = "v"};
+
+    return guest_call(g, VGP_vgpLibraryGetGlobal, &x, sizeof(x), NULL, NULL);
+}
+
+static int use_kernel(struct guest *g, uint32_t n)
+{
+    struct {
+        struct vgp_args_vgpLibraryGetKernel a;
+        char name[8];
+    } x = {.a = {.library = LIBRARY(n), .kernel = KERNEL(n), .name_len = 2}, .name = "k"};
+    const struct vgp_args_vgpFuncLoad l = {.func = KERNEL(n), .load = 1};
+    int r = guest_call(g, VGP_vgpLibraryGetKernel, &x, sizeof(x), NULL, NULL);
+
+    return r ? r : guest_call(g, VGP_vgpFuncLoad, &l, sizeof(l), NULL, NULL);
+}
+
+static void test_variables(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    uint64_t at;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "library"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    load(&g, 1, 4);
+    load(&g, 2, 64);
+    load(&g, 3, 6);
+    load(&g, 4, 10);
+    assert_int_equal(use_variable(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(use_kernel(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(use_variable(&g, 1), 0);
+    assert_int_equal(use_kernel(&g, 1), 0); /* is there */
+    assert_int_equal(use_kernel(&g, 4), 0);
+    assert_int_equal(use_variable(&g, 3), CUDA_ERROR_OUT_OF_MEMORY); /* 14 MiB are held */
+    assert_int_equal(use_kernel(&g, 3), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g, 4 * M, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g, M, &at), 0); /* charged once */
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static int make_array(struct guest *g, uint32_t width, uint32_t height, uint32_t layers, uint32_t levels)
+{
+    const struct vgp_CUDA_ARRAY3D_DESCRIPTOR d = {.Width = width,
+                                                  .Height = height,
+                                                  .Depth = layers,
+                                                  .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                                  .NumChannels = 1,
+                                                  .Flags = CUDA_ARRAY3D_LAYERED};
+    static uint32_t n;
+    const struct vgp_args_cuArray3DCreate_v2 a = {VGP_HANDLE(VGP_H_ARRAY, 1, ++n), d};
+    const struct vgp_args_cuMipmappedArrayCreate m = {.pHandle = VGP_HANDLE(VGP_H_MIPMAPPED_ARRAY, 1, n),
+                                                      .pMipmappedArrayDesc = d,
+                                                      .numMipmapLevels = levels};
+
+    return levels ? guest_call(g, VGP_cuMipmappedArrayCreate, &m, sizeof(m), NULL, NULL)
+                  : guest_call(g, VGP_cuArray3DCreate_v2, &a, sizeof(a), NULL, NULL);
+}
+
+/* Rows of a byte take 16. */
+static void test_arrays(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "arrays"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 256, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 4 and 64 MiB */
+    assert_int_equal(make_array(&g, 1, 16384, 256, 3), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(make_array(&g, 16, 16384, 48, 3), CUDA_ERROR_OUT_OF_MEMORY); /* 12, and 6 and 3 */
+    assert_int_equal(make_array(&g, 16, 16384, 32, 3), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 4, 0), 0);
+    assert_int_equal(make_array(&g, 1, 16384, 8, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 15 MiB are held */
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_arrays),
+    };
+
+    if (access(soft_provider(), R_OK)) {
+        print_error("%s: not built\n", soft_provider());
+        return 1;
+    }
+    return cmocka_run_group_tests_name("charge", tests, NULL, NULL);
+}
