@@ -3,15 +3,20 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -305,6 +310,74 @@ static void test_event(void **state)
     assert_int_equal(brk_share_count(), 0);
 }
 
+/* A thread of another holder, asleep on the event's page. */
+struct sleeper {
+    struct vgb_event_head *head;
+    uint32_t seen;
+    _Atomic pid_t tid;
+    long result;
+    int error;
+};
+
+static void *sleeper_main(void *arg)
+{
+    const struct timespec long_time = {30, 0};
+    struct sleeper *s = arg;
+
+    s->tid = (pid_t)syscall(SYS_gettid);
+    s->result = syscall(SYS_futex, &s->head->wake, FUTEX_WAIT, s->seen, &long_time, NULL, 0);
+    s->error = errno;
+    return NULL;
+}
+
+static bool sleeper_sleeps(const struct sleeper *s)
+{
+    char path[64], state = 0;
+    FILE *f;
+
+    if (!s->tid)
+        return false;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)s->tid);
+    f = fopen(path, "re");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (f)
+        fclose(f);
+    return state == 'S';
+}
+
+/* A holder that sleeps on the page is woken when another one goes: it need not look by itself. */
+static void test_event_wakes(void **state)
+{
+    uint8_t t[VGB_TOKEN];
+    struct sleeper s = {0};
+    struct worker a, b;
+    pthread_t thread;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t, &fd), VGPU_S_OK);
+    s.head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(s.head, MAP_FAILED);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+    close(fd);
+    s.head->holders[0] = a.client.holder;
+    s.seen = s.head->wake;
+    assert_int_equal(pthread_create(&thread, NULL, sleeper_main, &s), 0);
+    for (unsigned ms = 0; ms < 20000 && !sleeper_sleeps(&s); ms++)
+        usleep(1000);
+    assert_true(sleeper_sleeps(&s));
+    end(&a);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(s.result, 0); /* woken, neither timed out nor too late to sleep */
+    end(&b);
+    munmap(s.head, VGP_PAGE);
+    assert_int_equal(brk_share_count(), 0);
+}
+
 /* A taken-over worker enters numbers of others, of nobody, and its own where it has left: nobody waits for those. */
 static void test_event_numbers(void **state)
 {
@@ -496,12 +569,12 @@ static void test_few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),           cmocka_unit_test(test_event_numbers),
-        cmocka_unit_test(test_event_records),   cmocka_unit_test(test_quota),
-        cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),      cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),        cmocka_unit_test(test_event_numbers),
+        cmocka_unit_test(test_event_wakes),  cmocka_unit_test(test_event_records),
+        cmocka_unit_test(test_quota),        cmocka_unit_test(test_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -349,6 +349,47 @@ static void test_bound(void **state)
     assert_int_equal(issue_some(VGP_vgpCopy, 1000), 1000);
 }
 
+static void launch(uint64_t func, uint32_t grid)
+{
+    const struct vgp_args_vgpLaunch a = {.func = func, .gridX = grid, .gridY = 1, .gridZ = 1};
+    const struct vgp_record rec = {.call = VGP_vgpLaunch};
+    static struct wrk_call c;
+
+    c = (struct wrk_call){
+        .w = &w, .rec = &rec, .stream = STREAM(1), .args = (const void *)&a, .args_size = sizeof(a)};
+    wrk_flow_issued(&c);
+}
+
+/* How many such launches a turn of 10 ms takes. */
+static unsigned launches(uint64_t func, uint32_t grid, uint32_t turn)
+{
+    static struct vgp_args_vgpLaunch a;
+    unsigned n = 0;
+
+    a = (struct vgp_args_vgpLaunch){.func = func, .gridX = grid, .gridY = 1, .gridZ = 1};
+    wrk_flow_turn(&w, true, 10 * MS, turn);
+    w.ring.args = (uint8_t *)&a;
+    w.ring.args_size = sizeof(a);
+    for (; n < 1000 && may(VGP_vgpLaunch); n++)
+        launch(func, grid);
+    end_contexts();
+    return n;
+}
+
+/* What a kernel costs is learnt of that kernel with that grid: another one is still unknown, a millisecond. */
+static void test_costs(void **state)
+{
+    (void)state;
+    wrk_flow_turn(&w, true, 0, 1);
+    launch(101, 8);
+    usleep(30000);
+    done = records;
+    wrk_flow_look(&w, true);
+    assert_int_equal(launches(101, 8, 2), 1); /* beside it there is no room for another one */
+    assert_int_equal(launches(102, 8, 3), 10);
+    assert_int_equal(launches(101, 9, 4), 10);
+}
+
 /* An error is no end: what it was answered for is in flight until its context ends. Nothing else waits for it. */
 static void test_error(void **state)
 {
@@ -398,9 +439,9 @@ static void test_error_in_all(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_queue),   T(test_events),       T(test_contexts),
-                                       T(test_capture), T(test_turns),        T(test_bound),
-                                       T(test_error),   T(test_error_in_all), T(test_spare_events)};
+    const struct CMUnitTest tests[] = {
+        T(test_queue), T(test_events), T(test_contexts),     T(test_capture),      T(test_turns),
+        T(test_bound), T(test_error),  T(test_error_in_all), T(test_spare_events), T(test_costs)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }

@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <semaphore.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -444,6 +446,74 @@ static void test_context_unknown(void **state)
     wrk_wait_free(w, wait);
 }
 
+static sem_t go_on;
+static atomic_uint finished;
+
+static CUresult finish_later(struct wrk_worker *of, struct wrk_wait *wait, CUresult r)
+{
+    (void)of;
+    (void)wait;
+    while (sem_wait(&go_on))
+        continue;
+    atomic_fetch_add(&finished, 1);
+    return r;
+}
+
+static void hand_over_one(void)
+{
+    struct wrk_wait *wait = wrk_wait_internal(w, CONTEXT(0));
+
+    assert_non_null(wait);
+    wait->finish = finish_later;
+    wrk_wait_start_internal(w, wait);
+    wrk_waits_hand_over(w);
+}
+
+/* No waiter can be started, and there is none: the worker ends and says so, instead of answering never. */
+static void test_no_waiter(void **state)
+{
+    int status = 0;
+    pid_t child;
+
+    (void)state;
+    w->sock = w->doorbell = -1;
+    child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        wrk_client_limits.threads = 1;
+        hand_over_one();
+        _exit(99);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
+/* No further waiter can be started: the calls wait for the one there is, and each later call tries again. */
+static void test_few_waiters(void **state)
+{
+    enum { CALLS = 2 * WRK_WAITERS_MAX };
+
+    (void)state;
+    w->sock = w->doorbell = -1;
+    assert_int_equal(sem_init(&go_on, 0, 0), 0);
+    atomic_store(&finished, 0);
+    hand_over_one();
+    assert_int_equal(w->waits.threads, 1);
+    wrk_client_limits.threads = 1;
+    for (unsigned i = 1; i < CALLS; i++)
+        hand_over_one();
+    assert_int_equal(w->waits.threads, 1);
+    wrk_client_limits.threads = 0;
+    hand_over_one();
+    assert_int_equal(w->waits.threads, 2);
+    for (unsigned i = 0; i <= CALLS; i++)
+        sem_post(&go_on);
+    for (unsigned ms = 0; ms < 20000 && atomic_load(&finished) <= CALLS; ms++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&finished), CALLS + 1);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
@@ -458,6 +528,8 @@ int main(void)
                                        T(test_unknown),
                                        T(test_context_unknown),
                                        T(test_ends_before_landing),
+                                       T(test_no_waiter),
+                                       T(test_few_waiters),
                                        T(test_borrowed_as_context_ends)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);

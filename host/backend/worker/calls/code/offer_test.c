@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -67,9 +68,24 @@ static int setup(void **state)
     return 0;
 }
 
+/* Mappings of the broker's images in this process. */
+static unsigned images_mapped(void)
+{
+    FILE *f = fopen("/proc/self/maps", "re");
+    char line[400];
+    unsigned n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        n += strstr(line, "/memfd:image") != NULL;
+    fclose(f);
+    return n;
+}
+
 static int teardown(void **state)
 {
     (void)state;
+    assert_int_equal(images_mapped(), 0); /* whatever became of an image, it is not held any more */
     close(w->doorbell);
     close(w->sock);
     close(broker);
@@ -135,6 +151,7 @@ static void test_right(void **state)
     (void)state;
     assert_true(offered(1, VGPU_S_OK, 0, file(SIZE + 1, SEALS)));
     assert_int_equal(memory.blobs.bytes, 0);
+    assert_int_equal(images_mapped(), 1);
     assert_int_equal(wrk_blob_take(&c, 1, SIZE, &p), CUDA_SUCCESS);
     assert_memory_equal(p, image, SIZE + 1);
     wrk_blob_call_done(w);

@@ -44,14 +44,19 @@ static int teardown(void **state)
     return 0;
 }
 
-static CUresult watch(CUresult answer)
+static CUresult watch_in(uint32_t word, uint32_t sequence, CUresult answer)
 {
-    struct vgp_args_vgpEventWatch a = {.event = EVENT, .word = WORD, .sequence = SEQUENCE};
+    struct vgp_args_vgpEventWatch a = {.event = EVENT, .word = word, .sequence = sequence};
     struct vgp_record rec = {0};
     struct wrk_call c = {.w = &w, .rec = &rec};
 
     on_query = answer;
     return wrk_do_vgpEventWatch(&c, &a);
+}
+
+static CUresult watch(CUresult answer)
+{
+    return watch_in(WORD, SEQUENCE, answer);
 }
 
 static void test_answers(void **state)
@@ -100,12 +105,71 @@ static void test_end(void **state)
     assert_int_equal(wrk_watches, 0);
 }
 
+/* Each word of the window is watched, the first and the last one too, and each for itself. */
+static void test_all_words(void **state)
+{
+    (void)state;
+    for (unsigned how = 0; how < 2; how++) {
+        memset(&shared, 0, sizeof(shared));
+        for (uint32_t i = 0; i < VGP_WATCHES; i++)
+            assert_int_equal(watch_in(i, 100 + i, CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+        assert_int_equal(wrk_watches, VGP_WATCHES);
+        assert_true(wrk_watches_poll(&w, 0));
+        if (how) {
+            wrk_watches_end(&w);
+        } else {
+            on_query = CUDA_SUCCESS;
+            assert_false(wrk_watches_poll(&w, 0));
+        }
+        for (uint32_t i = 0; i < VGP_WATCHES; i++)
+            assert_int_equal(shared.watch[i], (100 + i) | (how ? VGP_WATCH_ASK : 0));
+        assert_int_equal(wrk_watches, 0);
+    }
+}
+
+/* A word that gets another watch: the client of the first one is asked again, and one watch is left. */
+static void test_word_again(void **state)
+{
+    (void)state;
+    assert_int_equal(watch(CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_int_equal(watch_in(WORD, SEQUENCE + 1, CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_int_equal(shared.watch[WORD], SEQUENCE | VGP_WATCH_ASK);
+    assert_int_equal(wrk_watches, 1);
+    on_query = CUDA_SUCCESS;
+    assert_false(wrk_watches_poll(&w, 0));
+    assert_int_equal(shared.watch[WORD], SEQUENCE + 1);
+    /* Also where the second query has its answer at once. */
+    assert_int_equal(watch(CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_int_equal(watch_in(WORD, SEQUENCE + 1, CUDA_SUCCESS), CUDA_SUCCESS);
+    assert_int_equal(shared.watch[WORD], SEQUENCE | VGP_WATCH_ASK);
+    assert_int_equal(wrk_watches, 0);
+}
+
+/* A watch that takes too long, or whose event has ended, is given back to the client. */
+static void test_given_back(void **state)
+{
+    (void)state;
+    assert_int_equal(watch(CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_false(wrk_watches_poll(&w, UINT64_MAX));
+    assert_int_equal(shared.watch[WORD], SEQUENCE | VGP_WATCH_ASK);
+    assert_int_equal(wrk_watches, 0);
+    shared.watch[WORD] = 0;
+    assert_int_equal(watch(CUDA_ERROR_NOT_READY), CUDA_ERROR_NOT_READY);
+    assert_true(wrk_handles_remove(&w.handles, EVENT, VGP_H_EVENT));
+    assert_false(wrk_watches_poll(&w, 0));
+    assert_int_equal(shared.watch[WORD], SEQUENCE | VGP_WATCH_ASK);
+    assert_int_equal(wrk_watches, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_word_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_given_back, setup, teardown),
     };
 
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL);
