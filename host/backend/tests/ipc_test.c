@@ -123,6 +123,43 @@ static void test_driver_handles_stay(void **state)
     guest_close(&two);
 }
 
+static unsigned clients_of(pid_t broker)
+{
+    static char text[131072];
+    unsigned n = 0;
+    const char *line;
+
+    assert_true(broker_status(broker, text, sizeof(text)) > 0);
+    line = strstr(text, "\nbooks clients ");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\nbooks clients %u", &n), 1);
+    return n;
+}
+
+/* While memory is shared, and once its maker has gone while another one has it, the accounts are even. */
+static void test_accounts(void **state)
+{
+    const struct broker *b = *state;
+    struct guest one, two;
+    uint64_t p = 0, q = 0;
+    struct token t;
+
+    client(&one, b, "one");
+    client(&two, b, "two");
+    assert_int_equal(guest_alloc(&one, 1 << 20, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    assert_null(broker_books(b->pid));
+    guest_close(&one);
+    for (int i = 0; i < 1000 && clients_of(b->pid) > 1; i++)
+        usleep(10000);
+    assert_int_equal(clients_of(b->pid), 1);
+    assert_null(broker_books(b->pid));
+    assert_int_equal(close_mem(&two, q), 0);
+    assert_null(broker_books(b->pid));
+    guest_close(&two);
+}
+
 /* No bytes of the guest's reach the driver as a handle. */
 static void test_invented(void **state)
 {
@@ -307,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_driver_handles_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_accounts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),

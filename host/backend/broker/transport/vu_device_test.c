@@ -228,6 +228,61 @@ static void test_queued_descriptors(void **state)
     vgb_close_all(events, VGB_MSG_FDS);
 }
 
+/* A front end may set what was offered or less; each field by itself, at its limit and beside it. */
+static void test_config(void **state)
+{
+    const struct vgpu_config offer = {.magic = VGPU_CONFIG_MAGIC,
+                                      .abi_version = VGPU_DEVICE_ABI_VERSION,
+                                      .max_clients = 16,
+                                      .max_pin_runs = VGPU_MAX_PIN_RUNS,
+                                      .window_size = 16 << 20,
+                                      .vram_quota = 1000,
+                                      .pin_quota = 0};
+    const struct {
+        uint32_t clients, runs, window;
+        uint64_t vram, pins;
+        bool good;
+    } cases[] = {
+        {16, VGPU_MAX_PIN_RUNS, 16 << 20, 1000, 0, true},
+        {1, 1, VGP_WINDOW_MIN, 1, 1, true},
+        {16, VGPU_MAX_PIN_RUNS, 1u << 30, 999, UINT64_MAX, true},
+        {0, 1, 16 << 20, 1, 0, false},
+        {17, 1, 16 << 20, 1, 0, false},
+        {1, 0, 16 << 20, 1, 0, false},
+        {1, VGPU_MAX_PIN_RUNS + 1, 16 << 20, 1, 0, false},
+        {1, 1, VGP_WINDOW_MIN / 2, 1, 0, false},
+        {1, 1, (16 << 20) + 4096, 1, 0, false},
+        {1, 1, 2u << 30, 1, 0, false},
+        {1, 1, 0, 1, 0, false},
+        {1, 1, 16 << 20, 1001, 0, false},
+        {1, 1, 16 << 20, 0, 0, false}, /* none: more than any */
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct vgpu_config set = offer;
+
+        set.max_clients = cases[i].clients;
+        set.max_pin_runs = cases[i].runs;
+        set.window_size = cases[i].window;
+        set.vram_quota = cases[i].vram;
+        set.pin_quota = cases[i].pins;
+        const char *wrong = brk_vu_config_check(&offer, &set);
+
+        if (cases[i].good != !wrong)
+            fail_msg("case %u: %s", i, wrong ? wrong : "accepted");
+        set.reserved[i % 3] = 1;
+        assert_non_null(brk_vu_config_check(&offer, &set));
+    }
+    struct vgpu_config other = offer;
+
+    other.magic++;
+    assert_non_null(brk_vu_config_check(&offer, &other));
+    other = offer;
+    other.abi_version++;
+    assert_non_null(brk_vu_config_check(&offer, &other));
+}
+
 int main(void)
 {
     brk_opt.max_clients = 64;
@@ -237,6 +292,7 @@ int main(void)
         T(test_full_queue),
         T(test_full_of_malformed),
         T(test_unanswered),
+        cmocka_unit_test(test_config),
         cmocka_unit_test(test_bucket),
         cmocka_unit_test(test_queued_descriptors),
     };

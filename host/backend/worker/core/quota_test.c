@@ -249,6 +249,14 @@ static void test_blob_limits(void **state)
     assert_false(c.malformed);
     wrk_blob_drop(&w, 100);
     assert_int_equal(wrk_blob_append(&w, 8, 10, "x", 1), CUDA_SUCCESS);
+    /* The refused one's number is as good as any, once its call has been answered. */
+    assert_int_equal(wrk_blob_take(&c, 7, 10, &p), CUDA_ERROR_INVALID_VALUE); /* nothing is known of it */
+    assert_true(c.malformed);
+    wrk_blob_drop(&w, 101);
+    assert_int_equal(wrk_blob_append(&w, 7, 1, "x", 1), CUDA_SUCCESS);
+    c.malformed = false;
+    assert_int_equal(wrk_blob_take(&c, 7, 1, &p), CUDA_SUCCESS);
+    wrk_blob_call_done(&w);
 }
 
 /* What does not move is given up, when another client wants room: the broker's word, and a minute. */

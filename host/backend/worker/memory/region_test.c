@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Where memory of the guest is mapped, and what is left there when it has been taken away. */
+/*
+ * Where memory of the guest is mapped, and what is left there when it has been taken away. What file system a file is on
+ * can be what the test says (linked with --wrap).
+ */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -212,6 +217,42 @@ static void test_huge(void **state)
     assert_int_equal(map(1, va, fd, 3 * VGP_PAGE, &whole, 1), 0); /* no such pages */
     assert_int_equal(memory.regions.n, 0);
     close(fd);
+}
+
+static const struct statfs *said;
+int __real_fstatfs(int fd, struct statfs *s);
+int __wrap_fstatfs(int fd, struct statfs *s);
+
+int __wrap_fstatfs(int fd, struct statfs *s)
+{
+    if (!said)
+        return __real_fstatfs(fd, s);
+    *s = *said;
+    return 0;
+}
+
+/* The pages of a file are what a hugetlbfs says of itself, up to the largest of this architecture; of no other one. */
+static void test_page_sizes(void **state)
+{
+    static const struct {
+        long type, size;
+        uint32_t page;
+    } cases[] = {
+        {HUGETLBFS_MAGIC, 2 << 20, 2 << 20}, {HUGETLBFS_MAGIC, 64 << 10, 64 << 10},
+        {HUGETLBFS_MAGIC, 1 << 30, 1 << 30}, {HUGETLBFS_MAGIC, 2L << 30, 4096},
+        {HUGETLBFS_MAGIC, 16L << 30, 4096},  {HUGETLBFS_MAGIC, 4096, 4096},
+        {HUGETLBFS_MAGIC, 512, 4096},        {TMPFS_MAGIC, 2 << 20, 4096},
+    };
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct statfs fs = {.f_type = cases[i].type, .f_bsize = cases[i].size};
+
+        said = &fs;
+        assert_int_equal(vgb_fd_page_size(0), cases[i].page);
+        said = NULL;
+    }
+    assert_int_equal(vgb_fd_page_size(-1), 4096);
 }
 
 /* The same with the kernel's own. */
@@ -486,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_stays),
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_hugetlb),
+        cmocka_unit_test(test_page_sizes),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_look_ups_do_not_grow),
