@@ -120,6 +120,43 @@ static void test_generation(void **state)
     assert_true(sg_mem_generation != before);
 }
 
+/* Kernels of a context reach the memory of its peers: of as many as it may have, of each by itself, until it is taken back. */
+static void test_peers(void **state)
+{
+    static struct sg_space peer[SG_MAX_PEERS + 1], self = {.id = 2000};
+    uint64_t at[SG_MAX_PEERS + 1], before;
+    struct sg_mem_range hit;
+
+    (void)state;
+    for (unsigned i = 0; i <= SG_MAX_PEERS; i++) {
+        peer[i].id = 1000 + i;
+        at[i] = take(CTX(peer[i]), 64);
+        assert_false(sg_mem_check(CTX(self), at[i], 4, true, &hit));
+        assert_int_equal(sg_mem_add_peer(CTX(self), peer[i].id),
+                         i < SG_MAX_PEERS ? CUDA_SUCCESS : CUDA_ERROR_TOO_MANY_PEERS);
+    }
+    for (unsigned i = 0; i < SG_MAX_PEERS; i++) {
+        assert_int_equal(sg_mem_add_peer(CTX(self), peer[i].id), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+        assert_true(sg_mem_check(CTX(self), at[i], 4, true, &hit));
+        assert_false(sg_mem_check(CTX(peer[i]), at[(i + 1) % SG_MAX_PEERS], 4, false, &hit)); /* one way */
+    }
+    assert_false(sg_mem_check(CTX(self), at[SG_MAX_PEERS], 4, true, &hit));
+    for (unsigned i = 0; i < SG_MAX_PEERS; i++) {
+        assert_true(sg_mem_check(CTX(self), at[i], 4, true, &hit));
+        before = hit.generation;
+        assert_true(sg_mem_drop_peer(CTX(self), peer[i].id));
+        assert_true(sg_mem_generation != before); /* what a kernel has looked up is stale */
+        assert_false(sg_mem_check(CTX(self), at[i], 4, true, &hit));
+        assert_false(sg_mem_drop_peer(CTX(self), peer[i].id));
+        /* Its place is another one's now. */
+        assert_int_equal(sg_mem_add_peer(CTX(self), peer[SG_MAX_PEERS].id), CUDA_SUCCESS);
+        assert_true(sg_mem_check(CTX(self), at[SG_MAX_PEERS], 4, true, &hit));
+        assert_true(sg_mem_drop_peer(CTX(self), peer[SG_MAX_PEERS].id));
+    }
+    for (unsigned i = 0; i <= SG_MAX_PEERS; i++)
+        assert_true(sg_mem_release(at[i]));
+}
+
 static void test_quota(void **state)
 {
     uint64_t f0, f1, total, a, b, c = 0;
@@ -464,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_bounds_are_exact),
         cmocka_unit_test(test_contexts_are_apart),
         cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_peers),
         cmocka_unit_test(test_quota),
         cmocka_unit_test(test_host_ranges),
         cmocka_unit_test(test_private),

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* Who has the turn at a GPU, and when the next one gets it. Clock and clients are the test's (linked with --wrap). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "worker_test.h"
+
+#define MS UINT64_C(1000000)
+
+static const struct brk_client_ops vm;
+static struct worker a, b;
+static struct brk_client *first;
+static uint64_t now = 1000 * MS;
+
+struct brk_client *__wrap_brk_client_first(void);
+uint64_t __wrap_vgb_now_ns(void);
+
+struct brk_client *__wrap_brk_client_first(void)
+{
+    return first;
+}
+
+uint64_t __wrap_vgb_now_ns(void)
+{
+    return now;
+}
+
+/* The last of what the worker is told: its turn is open, it is over, or (-1) nothing. */
+static int told(struct worker *w)
+{
+    struct vgb_msg m;
+    unsigned none = 0;
+    int last = -1;
+
+    while (vgb_msg_recv(w->sock, &m, NULL, &none, MSG_DONTWAIT) == 1) {
+        assert_int_equal(m.type, VGB_M_TURN);
+        assert_int_equal(m.flags, w->client.turn.number);
+        last = (int)m.status;
+    }
+    return last;
+}
+
+static void says_of(struct worker *w, uint32_t work, uint32_t number)
+{
+    const struct vgb_msg m = {.type = VGB_M_WORK, .status = work, .flags = number};
+
+    assert_true(brk_turns_message(&w->client, &m));
+}
+
+static void says(struct worker *w, uint32_t work)
+{
+    says_of(w, work, w->client.turn.number);
+}
+
+/* Some time later. */
+static void tick(uint64_t ns)
+{
+    now += ns;
+    brk_turns_client_set(&a.client, a.client.fair.weight, 0);
+}
+
+/* Two clients without work. */
+static int setup(void **state)
+{
+    (void)state;
+    brk_opt.weight = brk_opt.client_weight = BRK_WEIGHT_DEFAULT;
+    worker_open(&a, &vm);
+    worker_open(&b, &vm);
+    a.client.state = b.client.state = BRK_C_SERVING;
+    a.client.next = &b.client;
+    first = &a.client;
+    if (brk_turns_work()) {
+        brk_turns_client(&a.client);
+        brk_turns_client(&b.client);
+    }
+    brk_turns_changed();
+    assert_true(brk_turns_work());
+    assert_int_equal(told(&a), 0);
+    assert_int_equal(told(&b), 0);
+    says(&a, VGB_WORK_NONE);
+    says(&b, VGB_WORK_NONE);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    first = NULL;
+    now += 1000 * MS;
+    worker_close(&a);
+    worker_close(&b);
+    return 0;
+}
+
+/* `a` has had its time, and is told to end its turn while `b` waits. */
+static void a_is_to_end(void)
+{
+    says(&a, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), 1);
+    says(&a, VGB_WORK_BUSY);
+    says(&b, VGB_WORK_WAITS);
+    assert_int_equal(told(&b), -1);
+    tick(1 * MS);
+    assert_int_equal(told(&a), -1);
+    tick(20 * MS);
+    assert_int_equal(told(&a), 0);
+    assert_int_equal(told(&b), -1); /* not beside the other's work */
+}
+
+/* The next one gets its turn with the word that nothing is in flight any more, without waiting for a tick. */
+static void test_handed_over(void **state)
+{
+    (void)state;
+    a_is_to_end();
+    says_of(&a, VGB_WORK_NONE, a.client.turn.number - 1); /* of the turn before: work may have begun since */
+    assert_int_equal(told(&b), -1);
+    says(&a, VGB_WORK_BUSY);
+    assert_int_equal(told(&b), -1);
+    says(&a, VGB_WORK_WAITS);
+    assert_int_equal(told(&b), 1);
+    assert_int_equal(told(&a), -1);
+}
+
+/* Work that does not end holds the next one up for a bounded time. */
+static void test_overrun(void **state)
+{
+    (void)state;
+    a_is_to_end();
+    tick(40 * MS);
+    assert_int_equal(told(&b), -1);
+    tick(20 * MS);
+    assert_int_equal(told(&b), 1);
+}
+
+/* A client that ends in its turn, or while its last work is in flight, leaves the turn to the next one at once. */
+static void test_gone(void **state)
+{
+    (void)state;
+    a_is_to_end();
+    a.client.state = BRK_C_ENDING;
+    brk_turns_gone(&a.client);
+    assert_int_equal(told(&b), 1);
+}
+
+static void test_gone_in_turn(void **state)
+{
+    (void)state;
+    says(&a, VGB_WORK_WAITS);
+    says(&a, VGB_WORK_BUSY);
+    says(&b, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), 1);
+    assert_int_equal(told(&b), -1);
+    a.client.state = BRK_C_ENDING;
+    brk_turns_gone(&a.client);
+    assert_int_equal(told(&b), 1);
+}
+
+/* A client of a higher priority takes the turn from the other, and does not wait for its work. */
+static void test_priority(void **state)
+{
+    (void)state;
+    says(&a, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), 1);
+    says(&a, VGB_WORK_BUSY);
+    b.client.priority = 1;
+    says(&b, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), 0);
+    assert_int_equal(told(&b), 1);
+    b.client.priority = 0;
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {T(test_handed_over), T(test_overrun), T(test_gone),
+                                       T(test_gone_in_turn), T(test_priority)};
+
+    if (brk_loop_init())
+        return 1;
+    return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+}
