@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Shared events over a transport of this test, which has the page as another holder has it. */
 #define _GNU_SOURCE
+#include <linux/futex.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -123,6 +128,70 @@ static void test_in_our_name(void **state)
     sg_ipc_event_end(x);
 }
 
+/* A thread of another holder, asleep on the page for as long as nobody wakes it. */
+struct sleeper {
+    struct other_page *page;
+    uint32_t seen;
+    _Atomic pid_t tid;
+    long result;
+};
+
+static void *sleeper_main(void *arg)
+{
+    const struct timespec long_time = {30, 0};
+    struct sleeper *s = arg;
+
+    s->tid = (pid_t)syscall(SYS_gettid);
+    s->result = syscall(SYS_futex, &s->page->head.wake, FUTEX_WAIT, s->seen, &long_time, NULL, 0);
+    return NULL;
+}
+
+static bool sleeper_sleeps(const struct sleeper *s)
+{
+    char path[64], state = 0;
+    FILE *f;
+
+    if (!s->tid)
+        return false;
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)s->tid);
+    f = fopen(path, "re");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (f)
+        fclose(f);
+    return state == 'S';
+}
+
+/* Waiters of other processes sleep until a record completes, and are woken by that: they need not look by themselves. */
+static void test_wakes(void **state)
+{
+    struct sg_ipc_event *x = sg_ipc_event_new();
+    struct other_page *p;
+
+    (void)state;
+    assert_non_null(x);
+    p = map();
+    for (unsigned false_one = 0; false_one < 2; false_one++) {
+        struct sleeper s = {.page = p, .seen = p->head.wake};
+        uint64_t n = false_one ? record_as(p, ME) : sg_ipc_event_record(x);
+        pthread_t thread;
+
+        assert_int_equal(pthread_create(&thread, NULL, sleeper_main, &s), 0);
+        for (unsigned ms = 0; ms < 20000 && !sleeper_sleeps(&s); ms++)
+            usleep(1000);
+        assert_true(sleeper_sleeps(&s));
+        if (false_one)
+            sg_share_holder_gone();
+        else
+            sg_ipc_event_complete(x, n);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(s.result, 0); /* woken, neither timed out nor too late to sleep */
+        assert_true(sg_ipc_event_done(x, n));
+    }
+    munmap(p, 4096);
+    sg_ipc_event_end(x);
+}
+
 /* A process may have an event several times: each knows the records of all. */
 static void test_twice(void **state)
 {
@@ -157,7 +226,8 @@ static void test_twice(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_our_name), cmocka_unit_test(test_twice)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_our_name), cmocka_unit_test(test_twice),
+                                       cmocka_unit_test(test_wakes)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
