@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of every kind: allocation, copies, memset, page-locked and managed memory, pools. */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "api/api_test.h"
 
 static void test_memory(void **state)
@@ -322,6 +325,56 @@ static unsigned mappings_of_process(void)
     return n;
 }
 
+/* Descriptors of this process. */
+static unsigned descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* What is exported and imported as a descriptor keeps none once it has ended, and takes none from its caller. */
+static void test_descriptors(void **state)
+{
+    CUcontext c = ctx_begin();
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle memory, same;
+    CUmemoryPool pool, imported;
+    unsigned before = descriptors();
+    int fd;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuMemPoolCreate(&pool, &props));
+        OK(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        OK(cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)fd,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        assert_int_equal(close(fd), 0);
+        IS(cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)0,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+           INVALID_VALUE);
+        OK(cuMemPoolDestroy(imported));
+        OK(cuMemPoolDestroy(pool));
+        assert_int_equal(descriptors(), before);
+        OK(cuMemCreate(&memory, 2 << 20, &prop, 0));
+        OK(cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        OK(cuMemImportFromShareableHandle(&same, (void *)(uintptr_t)fd,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        assert_int_equal(close(fd), 0);
+        OK(cuMemRelease(same));
+        OK(cuMemRelease(memory));
+        assert_int_equal(descriptors(), before);
+    }
+    ctx_end(c);
+}
+
 /* Physical memory that was released, mapped before or not, is the process's no more. */
 static void test_released_physical_memory(void **state)
 {
@@ -475,6 +528,7 @@ const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_host_memory),
     cmocka_unit_test(test_pointer_attributes),
     cmocka_unit_test(test_pools),
+    cmocka_unit_test(test_descriptors),
     cmocka_unit_test(test_virtual_memory),
     cmocka_unit_test(test_released_physical_memory),
     cmocka_unit_test(test_fresh_physical_memory),
