@@ -507,6 +507,11 @@ static void test_quota(void **state)
     close(fd);
     assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * mib, t2, &fd), VGPU_S_QUOTA); /* not twice */
     assert_int_equal(brk_vram.used, 4 * mib);
+    for (unsigned i = 0; i < 3; i++) { /* what it has dropped it may share anew */
+        assert_true(drop(&a, t));
+        assert_int_equal(make(&a, VGB_SHARE_MEMORY, 3 * mib, t, &fd), VGPU_S_OK);
+        close(fd);
+    }
     assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t, &fd), VGPU_S_OK);
     close(fd);
     assert_int_equal(brk_vram.used, 4 * mib); /* the one who opens it is not charged */

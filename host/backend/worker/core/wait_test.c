@@ -469,6 +469,62 @@ static void hand_over_one(void)
     wrk_waits_hand_over(w);
 }
 
+static atomic_bool over;
+
+static CUresult finish_end(struct wrk_worker *of, struct wrk_wait *wait, CUresult r)
+{
+    (void)of;
+    (void)wait;
+    atomic_store(&over, true);
+    return r;
+}
+
+static bool over_within(unsigned ms)
+{
+    while (ms-- && !atomic_load(&over))
+        usleep(1000);
+    return atomic_load(&over);
+}
+
+/* A context ends behind the calls in it, and those about objects of it or of a green one on it; not behind others. */
+static void test_context_ends_behind(void **state)
+{
+    struct vgp_record rec = {.reply_slot = VGP_NO_REPLY};
+    struct wrk_call c = {.w = w, .rec = &rec, .other = {CONTEXT(3), CONTEXT(4)}};
+    static const struct {
+        unsigned context;
+        bool many, behind;
+    } ends_of[] = {{0, false, true}, {3, false, true}, {4, false, true}, {5, false, false}, {5, true, true}};
+
+    (void)state;
+    w->current = CONTEXT(0);
+    w->sock = w->doorbell = -1;
+    assert_int_equal(sem_init(&go_on, 0, 0), 0);
+    for (unsigned i = 0; i < sizeof(ends_of) / sizeof(ends_of[0]); i++) {
+        c.many = ends_of[i].many;
+        struct wrk_wait *call = wrk_wait_new(&c), *end = wrk_wait_internal(w, NULL);
+
+        assert_non_null(call);
+        assert_non_null(end);
+        call->blocking = true;
+        call->finish = finish_later;
+        end->ends = CONTEXT(ends_of[i].context);
+        end->finish = finish_end;
+        atomic_store(&finished, 0);
+        atomic_store(&over, false);
+        wrk_wait_start_internal(w, call);
+        wrk_wait_start_internal(w, end);
+        wrk_waits_hand_over(w);
+        assert_int_equal(over_within(ends_of[i].behind ? 50 : 20000), !ends_of[i].behind);
+        assert_int_equal(atomic_load(&finished), 0);
+        sem_post(&go_on);
+        assert_true(over_within(20000));
+        for (unsigned ms = 0; ms < 20000 && !atomic_load(&finished); ms++)
+            usleep(1000);
+        assert_int_equal(atomic_load(&finished), 1);
+    }
+}
+
 /* No waiter can be started, and there is none: the worker ends and says so, instead of answering never. */
 static void test_no_waiter(void **state)
 {
@@ -528,6 +584,7 @@ int main(void)
                                        T(test_unknown),
                                        T(test_context_unknown),
                                        T(test_ends_before_landing),
+                                       T(test_context_ends_behind),
                                        T(test_no_waiter),
                                        T(test_few_waiters),
                                        T(test_borrowed_as_context_ends)};
