@@ -21,7 +21,7 @@
 static struct brk_client c;
 static struct brk_proc proc;
 static int worker, ram;
-static unsigned unmapped;
+static unsigned mapped, unmapped;
 static uint32_t last_status;
 
 /* The mapper: it takes what it is given, and comes back when this test says so. */
@@ -43,9 +43,20 @@ bool __wrap_brk_warden_place(struct brk_warden *w, uint32_t region, uint64_t val
     return true;
 }
 
+bool __wrap_brk_warden_take(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place,
+                            uint64_t length);
+
+bool __wrap_brk_warden_take(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place,
+                            uint64_t length)
+{
+    (void)w, (void)region, (void)value, (void)place, (void)length;
+    return true;
+}
+
 static void on_mapped(struct brk_client *of, uint32_t region, uint32_t status, uint64_t va)
 {
     (void)of, (void)region, (void)va;
+    mapped++;
     last_status = status;
 }
 
@@ -76,7 +87,7 @@ static int setup(void **state)
     c.proc = &proc;
     c.slice = true;
     c.state = BRK_C_SERVING;
-    unmapped = 0;
+    mapped = unmapped = 0;
     return ram < 0;
 }
 
@@ -132,7 +143,12 @@ static void test_mapper_rests(void **state)
         assert_int_equal(map(id), VGPU_S_OK);
         say(VGB_M_PLACE, id);
     }
-    assert_int_equal(map(id), VGPU_S_NO_MEMORY);
+    for (unsigned again = 0; again < 3; again++) {
+        assert_int_equal(map(id), VGPU_S_NO_MEMORY);
+        assert_int_equal(c.nregions, id); /* nothing is left of it */
+        assert_int_equal(c.pinned, (uint64_t)id * RUNS * VGP_PAGE);
+        assert_int_equal(brk_pins.used, c.pinned);
+    }
     brk_region_mapper_done(&c, 0, false); /* it does once */
     assert_int_equal(map(id), VGPU_S_OK);
     assert_int_equal(map(id + 1), VGPU_S_NO_MEMORY);
@@ -155,6 +171,62 @@ static void test_refusals(void **state)
     c.state = BRK_C_STARTING;
     assert_int_equal(map(1), VGPU_S_NO_CLIENT);
     assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_NO_CLIENT);
+}
+
+/* Nothing is held, no answer is owed. */
+static void as_at_first(void)
+{
+    assert_null(c.regions);
+    assert_int_equal(c.nregions, 0);
+    assert_int_equal(c.ncalls, 0);
+    assert_int_equal(c.pinned, 0);
+    assert_int_equal(brk_pins.used, 0);
+    assert_int_equal(c.asked, 0);
+}
+
+/* Memory that cannot be mapped, for want of a place or by the mapper, or whose end is asked for meanwhile: everything is
+ * answered once, and the number is free. */
+static void test_fails(void **state)
+{
+    struct vgb_msg failed = {.type = VGB_M_MAPPED, .region = 1, .status = 1};
+
+    (void)state;
+    brk_pins.used = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        const bool placed = i & 1, unmaps = i & 2, maps = i & 4;
+
+        mapped = unmapped = 0;
+        assert_int_equal(map(1), VGPU_S_OK);
+        assert_int_equal(c.asked, 1);
+        if (placed || maps) {
+            say(VGB_M_PLACE, 1);
+            brk_region_mapper_done(&c, 1, false);
+        }
+        if (unmaps) {
+            assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_OK);
+            assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_INVALID);
+            assert_int_equal(c.asked, 2);
+        }
+        if (maps) {
+            say(VGB_M_MAPPED, 1);
+            assert_int_equal(last_status, VGPU_S_OK);
+            if (!unmaps)
+                assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_OK);
+            say(VGB_M_UNMAPPED, 1);
+        } else {
+            assert_true(brk_region_message(&c, &failed));
+        }
+        if (placed || maps) {
+            assert_int_equal(unmapped, 0); /* not before the mapper has taken it away */
+            brk_region_mapper_done(&c, 1, true);
+        }
+        read_all();
+        assert_int_equal(mapped, 1);
+        assert_int_equal(unmapped, unmaps || maps);
+        assert_int_equal(last_status, unmaps || maps ? VGPU_S_OK : VGPU_S_NO_MEMORY);
+        as_at_first();
+        assert_false(brk_region_message(&c, &failed)); /* a worker that says it again */
+    }
 }
 
 /* Without a mapper: a worker that says later that it could not map a region has it not off the account. */
@@ -185,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_mapper_rests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fails, setup, teardown),
         cmocka_unit_test_setup_teardown(test_said_once, setup, teardown),
     };
 

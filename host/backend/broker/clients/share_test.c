@@ -38,6 +38,10 @@ static void start(struct worker *w, const struct brk_client_ops *vm, uint64_t vr
 static void end(struct worker *w)
 {
     brk_share_client_gone(&w->client);
+    assert_int_equal(w->client.nshares, 0);
+    assert_int_equal(w->client.nshare_fds, 0);
+    assert_int_equal(w->client.nholds, 0);
+    assert_int_equal(w->client.shared_bytes, 0);
     brk_quota_move(&brk_vram, w->client.vram, 0);
     worker_close(w);
 }
