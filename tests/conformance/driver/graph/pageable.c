@@ -184,3 +184,40 @@ CASE(graph_pageable_change, CF_CTX)
     OK("destroy_3", cuGraphDestroy(g));
     NEED(cuMemFreeHost(pinned));
 }
+
+/* Child graphs with such copies, whose graph is never asked for: nothing of them is left, and nothing of an earlier one is
+ * in a later one that may be at its place. */
+CASE(graph_pageable_child, CF_CTX)
+{
+    static uint32_t in[N], out[N];
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    CUDA_MEMCPY3D c = copy(CU_MEMORYTYPE_DEVICE, p, CU_MEMORYTYPE_HOST, (CUdeviceptr)in, N * 4);
+    CUDA_MEMCPY3D d = copy(CU_MEMORYTYPE_HOST, (CUdeviceptr)out, CU_MEMORYTYPE_DEVICE, p, N * 4);
+    bool right = true;
+
+    for (unsigned i = 1; i <= 4; i++) {
+        CUgraphNode a = NULL, b = NULL, child = NULL, second = NULL;
+        CUgraph g = NULL, parent = NULL;
+        CUgraphExec x = NULL;
+
+        number(in, 100 * i);
+        memset(out, 0, sizeof(out));
+        NEED(cuGraphCreate(&g, 0));
+        NEED(cuGraphAddMemcpyNode(&a, g, NULL, 0, &c, current()));
+        if (i % 2)
+            NEED(cuGraphAddEmptyNode(&b, g, &a, 1));
+        NEED(cuGraphAddMemcpyNode(&b, g, &a, 1, &d, current()));
+        NEED(cuGraphCreate(&parent, 0));
+        NEED(cuGraphAddChildGraphNode(&child, parent, NULL, 0, g));
+        NEED(cuGraphAddChildGraphNode(&second, parent, &child, 1, g));
+        if (i > 2)
+            NEED(cuGraphDestroyNode(second));
+        NEED(cuGraphDestroy(g));
+        NEED(cuGraphInstantiate(&x, parent, 0));
+        NEED(cuGraphDestroy(parent));
+        right &= launched(x, s, out, 100 * i);
+        NEED(cuGraphExecDestroy(x));
+    }
+    cf_true("right", right);
+}
