@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients that wait for device memory of one that ends: what becomes of them. Workers are the test's (linked with --wrap). */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients.h"
+#include "vgb_fd.h"
+
+#define QUOTA 1000u
+#define WINDOW ((uint64_t)VGP_PAGE)
+
+static struct one {
+    struct brk_proc proc;
+    int sock; /* the worker's end */
+    struct brk_client *c;
+} workers[8];
+static unsigned started, ended;
+
+struct brk_proc *__wrap_brk_pool_take(struct brk_client *c);
+void __wrap_brk_proc_kill(struct brk_proc *p);
+
+struct brk_proc *__wrap_brk_pool_take(struct brk_client *c)
+{
+    struct one *w = &workers[started++];
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    *w = (struct one){
+        .proc = {.sock.fd = pair[0], .state = BRK_PROC_ASSIGNED, .client = c}, .sock = pair[1], .c = c};
+    return &w->proc;
+}
+
+/* It is reaped when the test says so. */
+void __wrap_brk_proc_kill(struct brk_proc *p)
+{
+    (void)p;
+}
+
+static void on_status(struct brk_client *c, uint32_t status)
+{
+    (void)c;
+    assert_int_equal(status, VGPU_S_OK);
+}
+
+static void on_client(struct brk_client *c)
+{
+    (void)c;
+}
+
+static void on_ended(struct brk_client *c)
+{
+    (void)c;
+    ended++;
+}
+
+static void on_dead(struct brk_client *c, uint32_t reason)
+{
+    (void)c;
+    (void)reason;
+}
+
+static const struct brk_client_ops ops = {
+    .created = on_status, .wake = on_client, .dead = on_dead, .stuck = on_client, .ended = on_ended};
+
+/* A client that is served. */
+static struct one *client(void)
+{
+    const struct vgb_msg serving = {.type = VGB_M_SERVING};
+    struct brk_client_setup s = {.ops = &ops, .label = "waits", .window_size = WINDOW, .create_ms = 60000};
+    struct brk_client *c;
+    uint32_t status;
+
+    s.window_fd = memfd_create("window", MFD_CLOEXEC);
+    s.doorbell = eventfd(0, EFD_CLOEXEC);
+    assert_int_equal(ftruncate(s.window_fd, WINDOW), 0);
+    c = brk_client_create(&s, &status);
+    assert_non_null(c);
+    close(s.window_fd);
+    close(s.doorbell);
+    brk_client_message(c, &serving);
+    assert_int_equal(c->state, BRK_C_SERVING);
+    return &workers[started - 1];
+}
+
+/* The status of the broker's answer to a request for memory; -1: none yet. */
+static int granted(const struct one *w)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS], status = -1;
+    unsigned n = VGB_MSG_FDS;
+
+    while (vgb_msg_recv(w->sock, &m, fds, &n, MSG_DONTWAIT) == 1) {
+        vgb_close_all(fds, n);
+        n = VGB_MSG_FDS;
+        if (m.type == VGB_M_GRANT)
+            status = (int)m.status;
+    }
+    return status;
+}
+
+static int reserve(const struct one *w, uint64_t bytes)
+{
+    const struct vgb_msg m = {
+        .type = VGB_M_RESERVE, .flags = VGB_RESERVE_DEVICE, .value = bytes, .length = bytes};
+
+    brk_client_message(w->c, &m);
+    return granted(w);
+}
+
+static void reaped(struct one *w)
+{
+    brk_client_worker_gone(w->c, VGPU_DEAD_KILLED, "the worker was killed", true);
+    close(w->sock);
+    close(w->proc.sock.fd);
+}
+
+static void leave(struct one *w)
+{
+    brk_client_destroy(w->c);
+    reaped(w);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    brk_opt.max_clients = 8;
+    brk_vram.limit = QUOTA;
+    started = ended = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct brk_books b;
+
+    (void)state;
+    assert_int_equal(brk_client_count(), 0);
+    assert_int_equal(brk_vram.used, 0);
+    assert_null(brk_books_wrong(&b));
+    return 0;
+}
+
+static void even(void)
+{
+    struct brk_books b;
+
+    assert_null(brk_books_wrong(&b));
+}
+
+/* The program has ended, its worker is yet to be reaped: who needs its memory waits for that, and then has it. */
+static void test_waits(void **state)
+{
+    struct one *a = client(), *b = client();
+
+    (void)state;
+    assert_int_equal(reserve(a, 800), VGPU_S_OK);
+    assert_int_equal(reserve(b, 500), VGPU_S_QUOTA); /* nobody is about to leave */
+    brk_client_destroy(a->c);
+    assert_int_equal(reserve(b, 500), -1);
+    even();
+    reaped(a);
+    assert_int_equal(granted(b), VGPU_S_OK);
+    assert_int_equal(b->c->vram, 500);
+    leave(b);
+    assert_int_equal(ended, 2);
+}
+
+/* A worker that the host cannot end has its memory still, for as long as it takes: nobody waits for it. */
+static void test_stuck(void **state)
+{
+    (void)state;
+    for (unsigned destroyed = 0; destroyed < 2; destroyed++) {
+        struct one *a = client(), *other = client(), *b = client();
+
+        assert_int_equal(reserve(a, 600), VGPU_S_OK);
+        assert_int_equal(reserve(other, 100), VGPU_S_OK);
+        if (destroyed) {
+            brk_client_destroy(a->c);
+            assert_int_equal(reserve(b, 500), -1);
+        }
+        brk_client_stuck(a->c);
+        if (destroyed)
+            assert_int_equal(granted(b), VGPU_S_QUOTA);
+        assert_int_equal(reserve(b, 500), VGPU_S_QUOTA);
+        even();
+        assert_int_equal(reserve(b, 300), VGPU_S_OK); /* which is there */
+        if (!destroyed)
+            brk_client_destroy(a->c);
+        assert_int_equal(reserve(b, 500), VGPU_S_QUOTA);
+        reaped(a);
+        assert_int_equal(reserve(b, 500), VGPU_S_OK);
+        even();
+        leave(other);
+        leave(b);
+        assert_int_equal(brk_vram.used, 0);
+    }
+}
+
+/* Of two that wait one dies, and waits no more; the other has what it waited for. */
+static void test_waiting_one_dies(void **state)
+{
+    struct one *a = client(), *b = client(), *other = client();
+
+    (void)state;
+    assert_int_equal(reserve(a, 1000), VGPU_S_OK);
+    brk_client_destroy(a->c);
+    assert_int_equal(reserve(b, 500), -1);
+    assert_int_equal(reserve(other, 600), -1);
+    reaped(b); /* its worker only: the client is there, dead */
+    assert_int_equal(b->c->state, BRK_C_DEAD);
+    even();
+    assert_int_equal(granted(other), -1);
+    reaped(a);
+    assert_int_equal(granted(other), VGPU_S_OK);
+    assert_int_equal(brk_vram.used, 600);
+    even();
+    brk_client_destroy(b->c);
+    leave(other);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies)};
+
+    if (brk_loop_init())
+        return 1;
+    return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
+}
