@@ -212,5 +212,5 @@ int main(void)
     const struct CMUnitTest tests[] = {T(test_dropped_elsewhere), T(test_drops_first), T(test_refused),
                                        T(test_payload)};
 
-    return cmocka_run_group_tests_name("share", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("share_requests", tests, NULL, NULL);
 }

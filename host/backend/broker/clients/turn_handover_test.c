@@ -172,13 +172,55 @@ static void test_priority(void **state)
     b.client.priority = 0;
 }
 
+/* Some time later, with such a cap of the client or of the VM, %. */
+static void tick_capped(uint64_t ns, bool of_vm, uint32_t cap)
+{
+    now += ns;
+    brk_opt.cap = of_vm ? cap : 0;
+    brk_turns_changed();
+    brk_turns_client_set(&a.client, a.client.fair.weight, of_vm ? 0 : cap);
+}
+
+/* A cap of 50 % lets a client that was idle work for 200 ms, of which 100 ms are saved up; then its turn is over until it
+ * has made up for it. */
+static void capped(bool of_vm)
+{
+    tick_capped(0, of_vm, 50);
+    tick_capped(5000 * MS, of_vm, 50);
+    says(&a, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), 1);
+    says(&a, VGB_WORK_BUSY);
+    tick_capped(199 * MS, of_vm, 50);
+    assert_int_equal(told(&a), -1);
+    tick_capped(2 * MS, of_vm, 50);
+    assert_int_equal(told(&a), 0);
+    says(&a, VGB_WORK_WAITS);
+    assert_int_equal(told(&a), -1);
+    tick_capped(2 * MS, of_vm, 50);
+    assert_int_equal(told(&a), 1);
+    tick_capped(0, of_vm, 0);
+}
+
+static void test_cap_of_client(void **state)
+{
+    (void)state;
+    capped(false);
+}
+
+static void test_cap_of_vm(void **state)
+{
+    (void)state;
+    capped(true);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_handed_over), T(test_overrun), T(test_gone),
-                                       T(test_gone_in_turn), T(test_priority)};
+    const struct CMUnitTest tests[] = {T(test_handed_over),  T(test_overrun),  T(test_gone),
+                                       T(test_gone_in_turn), T(test_priority), T(test_cap_of_client),
+                                       T(test_cap_of_vm)};
 
     if (brk_loop_init())
         return 1;
-    return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("turn_handover", tests, NULL, NULL);
 }
