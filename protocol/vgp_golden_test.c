@@ -82,15 +82,15 @@ static void print(void)
 
 /* ---- what the encoders need of the library around them ---- */
 
-void vgp_stream_count(uint64_t stream)
+void vgp_stream_count(struct vgp_submit *s, uint64_t stream)
 {
-    (void)stream;
+    (void)s, (void)stream;
 }
 
-bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed, uint64_t stream)
+bool vgp_submit_silent(struct vgp_submit *s, uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width,
+                       uint64_t height, uint32_t element, bool streamed, uint64_t stream)
 {
-    (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed,
+    (void)s, (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed,
         (void)stream;
     return false;
 }

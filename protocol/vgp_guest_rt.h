@@ -12,18 +12,36 @@
 
 #include "vgp_ring.h"
 
+/* What the host may observe of a record; tracked for each stream. */
+enum vgp_observed {
+    VGP_OBSERVED_ANY = 0, /* the host may observe the record's effect at any time */
+    VGP_OBSERVED_QUIET,   /* the host can observe it only by waiting */
+    VGP_OBSERVED_WAITS,   /* the reply comes when the stream is idle */
+};
+
+/* Properties of a record that its arguments do not carry. */
+struct vgp_intent {
+    uint8_t observed; /* enum vgp_observed */
+    bool posted;      /* part of a capture, and certain to succeed: needs no reply */
+    bool streamed;    /* set by the encoder: the record is put into `stream`, or waits for it */
+    uint64_t stream;
+};
+
 /*
- * A call in progress: allocated on the stack by the generated code, filled by vgp_submit_begin().
+ * A call in progress: allocated on the stack by the generated code, which sets `intent`; filled by
+ * vgp_submit_begin().
  */
 struct vgp_submit {
+    struct vgp_intent intent;
     /* buffer of `bytes` for the arguments; the first 512 bytes and the padding to a multiple of 16
      * are zeroed */
     void *args;
     uint64_t priv[8]; /* private to the ring client */
 };
 
-/* Called before sending a record that puts work into this stream; may wait for room. */
-void vgp_stream_count(uint64_t stream);
+/* Called before sending a record that puts work into this stream: notes it in the intent; may wait
+ * for room. */
+void vgp_stream_count(struct vgp_submit *s, uint64_t stream);
 /*
  * Reserves a record for `bytes` of arguments (at most VGP_RECORD_MAX minus the header) and, if
  * want_reply, a reply slot; sleeps while the ring or the slots are full. The thread must not begin
@@ -35,10 +53,10 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
  * Checks a fill about to be sent: `height` rows of `width` elements of `element` bytes, `pitch`
  * bytes apart, in stream `stream` if the call has one (`streamed`), else in the legacy stream.
  * True: no error that the guest can detect is possible, and the worker (version 1.`since` or later)
- * accepts the fill without a reply. To be called before vgp_stream_count().
+ * accepts the fill without a reply; the intent is set. To be called before vgp_stream_count().
  */
-bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed, uint64_t stream);
+bool vgp_submit_silent(struct vgp_submit *s, uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width,
+                       uint64_t height, uint32_t element, bool streamed, uint64_t stream);
 /* Publishes a record without reply and ends the submission. */
 CUresult vgp_submit_async(struct vgp_submit *s);
 /* Publishes a record with a reply and returns at once; a thread may have several outstanding. */

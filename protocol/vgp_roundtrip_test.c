@@ -85,6 +85,7 @@ static struct {
 static const char *case_name;
 static uint16_t case_call;
 static bool case_picky; /* its steps refuse values as malformed, which are random here */
+static bool case_waits; /* the call waits for its stream */
 static unsigned passed, failed;
 static bool case_ok;
 
@@ -302,15 +303,15 @@ static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, stru
 
 static struct wrk_call now;
 
-void vgp_stream_count(uint64_t stream)
+void vgp_stream_count(struct vgp_submit *s, uint64_t stream)
 {
-    (void)stream;
+    (void)s, (void)stream;
 }
 
-bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed, uint64_t stream)
+bool vgp_submit_silent(struct vgp_submit *s, uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width,
+                       uint64_t height, uint32_t element, bool streamed, uint64_t stream)
 {
-    (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed,
+    (void)s, (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed,
         (void)stream;
     return false;
 }
@@ -320,6 +321,9 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     (void)want_reply;
     CHECK(bytes <= ARGS_MAX, "T6: record fits");
     CHECK(call == case_call, "its own number");
+    CHECK(s->intent.observed == (case_waits ? VGP_OBSERVED_WAITS : VGP_OBSERVED_ANY) && !s->intent.posted &&
+              (!case_waits || s->intent.streamed),
+          "its own intent");
     memset(seen.args, 0xa5, sizeof(seen.args));
     seen.args_size = (bytes + 15) & ~15u;
     memset(seen.args, 0, bytes < 512 ? bytes : 512);
@@ -402,7 +406,7 @@ static void begin_case(const char *name, uint16_t call)
     case_name = name;
     case_call = call;
     case_ok = true;
-    case_picky = false;
+    case_picky = case_waits = false;
     memset(&seen, 0, offsetof(__typeof__(seen), args));
 }
 

@@ -53,7 +53,7 @@ def find_streams(c):
 
 
 def apply_effect(c):
-    """Attaches .effect, .fills, .fills_legacy."""
+    """Attaches .effect, .fills, .fills_legacy, .waits_for."""
     c.effect = c.opts.pop('effect', None)
     if c.effect not in EFFECTS:
         raise PolicyError(f'{c.name}: effect={c.effect} is not one of {", ".join(EFFECTS)}')
@@ -64,6 +64,7 @@ def apply_effect(c):
         raise PolicyError(f'{c.name}: effect={c.effect} does not fit a call that is {c.cls}')
     c.fills = find_streams(c) if filling else []
     c.fills_legacy = filling and not c.fills
+    c.waits_for = find_streams(c) if c.effect == 'waits' else []
 
 
 def apply_state(c, handles):

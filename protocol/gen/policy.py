@@ -153,6 +153,7 @@ def apply(d):
         c.long = bool(c.opts.pop('long', False))
         c.silent = silent(c)
         c.post = bool(c.opts.pop('post', False))
+        c.intent = bool(c.opts.pop('intent', False)) or c.cls == 'flex'
         if c.post and (c.cls != 'sync' or any(p.dir not in ('in', 'del') for p in c.params) or c.worker != 'custom'):
             raise PolicyError(f'{c.name}: post=1.N is for a synchronous call without results and with a handler of its own')
         if c.long and (c.worker != 'forward' or c.cls != 'sync'):

@@ -19,8 +19,8 @@ def entry_params(c):
 
 
 def enc_params(c, want=('in', 'new', 'del', 'out')):
-    """The C parameters of the encoder: lengths and capacities are added."""
-    out = []
+    """The C parameters of the encoder: the intent, lengths and capacities are added."""
+    out = [('struct vgp_intent', 'intent')] if c.intent and 'in' in want else []
     for p in c.params:
         if p.dir not in want:
             continue

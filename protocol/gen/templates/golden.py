@@ -79,10 +79,11 @@ def render(d):
             name = f'golden_{c.name}{tag}'
             names.append(name)
             o += [f'static void {name}(void)', '{', f'    begin("{c.name}{tag}");'] + fill
-            o.append(f'    vgp_call_{c.name}({", ".join(in_order(c, ins))});')
+            intent = ['(struct vgp_intent){0}'] if c.intent else []
+            o.append(f'    vgp_call_{c.name}({", ".join(intent + in_order(c, ins))});')
             if c.cls == 'flex':
                 o += ['    struct vgp_submit s;', f'    begin("{c.name}{tag}_silent");',
-                      f'    vgp_send_{c.name}(&s, false, {", ".join(ins)});']
+                      f'    vgp_send_{c.name}(&s, false, {", ".join(intent + ins)});']
             o += ['}', '']
     o += ['static void (*const cases[])(void) = {'] + [f'    {n},' for n in names]
     return '\n'.join(o + ['};', ''])

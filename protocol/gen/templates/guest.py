@@ -29,7 +29,10 @@ def size_expr(c):
 
 def encode(c, d):
     """Statements: lengths, begin, fill. Leaves `s` begun; jumps nowhere on error but returns r."""
-    o = []
+    # A silent fill has its intent from the check.
+    o = [] if c.silent else [f'    s->intent = {"intent" if c.intent else "(struct vgp_intent){0}"};']
+    for p in c.waits_for:
+        o.append(f'    s->intent = (struct vgp_intent){{VGP_OBSERVED_WAITS, false, true, {cast_int(p)}}};')
     for p in c.var_in:
         if p.type == 'str':
             o += [f'    uint64_t {p.name}_bytes = {p.name} ? strnlen({p.name}, {p.max}) + 1 : 0;',
@@ -47,7 +50,7 @@ def encode(c, d):
                   '        return CUDA_ERROR_INVALID_VALUE;',
                   f'    uint64_t {p.name}_bytes = (uint64_t){n} * {p.elem};']
     # What the caller does not wait for fills its stream.
-    o += [f'    vgp_stream_count({cast_int(p)});' for p in c.fills]
+    o += [f'    vgp_stream_count(s, {cast_int(p)});' for p in c.fills]
     reply = {'async': 'false', 'sync': 'true', 'wait': 'true', 'flex': 'want_reply'}[c.cls]
     if c.silent or c.node:
         reply = 'want_reply'
@@ -164,8 +167,9 @@ def call(c, d):
     if c.cls == 'flex':
         o.append('    const bool want_reply = true;')
     if c.silent:
+        o.append('    s->intent = (struct vgp_intent){0};')
         own = f'true, {cast_int(c.fills[0])}' if c.fills else 'false, 0'
-        o.append(f'    const bool want_reply = !vgp_submit_silent({c.silent_since}, {", ".join(c.silent)}, {own});')
+        o.append(f'    const bool want_reply = !vgp_submit_silent(s, {c.silent_since}, {", ".join(c.silent)}, {own});')
     if c.node:
         o.append('    const bool want_reply = op != VGP_NODE_POST;')
     m = minted(c)

@@ -11,7 +11,7 @@ from templates.worker import custom_proto
 
 def fill_in(c, d):
     """Declares and fills the guest-side arguments; returns (statements, argument list)."""
-    o, args = [], []
+    o, args = [], ['(struct vgp_intent){0}'] if c.intent else []
     for p in c.params:
         if p.dir == 'out':
             if p.type in SCALARS:
@@ -147,6 +147,8 @@ def case(c, d):
     o = [f'static void case_{c.name}(void)', '{', f'    begin_case("{c.name}", VGP_{c.name});']
     if c.work and (c.node or any(s.kind == 'rows' or 'wrk_malformed' in s.text for s in c.work)):
         o.append('    case_picky = true;')
+    if c.waits_for:
+        o.append('    case_waits = true;')
     fill, args = fill_in(c, d)
     o += fill
     o.append(f'    CUresult r = vgp_call_{c.name}({", ".join(args)});')

@@ -143,6 +143,7 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     uint8_t small[1024], *buffer = small;
     VCU_FUNC_HELD struct vcu_func *f = NULL;
     struct vcu_context *c;
+    struct vgp_intent intent = {0};
     struct vgp_submit s;
     const char *why;
     const void *data;
@@ -184,16 +185,13 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     if (!atomic_load_explicit(&f->launched, memory_order_relaxed) || needs_clusters(f))
         l->flags |= VGP_LAUNCH_REPLY;
     reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
-    if (!reply)
-        vcu_capture_post(l->stream);
-    res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
-                             l->block[2], l->shared, l->stream, l->flags, l->attribute_ids, l->attributes,
-                             l->attribute_values, l->attributes * (uint32_t)sizeof(l->attribute_values[0]),
-                             data, size);
+    intent.posted = !reply && vcu_capture_post(l->stream);
+    res = vgp_send_vgpLaunch(&s, reply, intent, func, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+                             l->block[1], l->block[2], l->shared, l->stream, l->flags, l->attribute_ids,
+                             l->attributes, l->attribute_values,
+                             l->attributes * (uint32_t)sizeof(l->attribute_values[0]), data, size);
     if (buffer != small)
         free(buffer);
-    if (res != CUDA_SUCCESS)
-        vcu_thread()->intent.posted = false; /* no record has taken it */
     if (res == CUDA_SUCCESS && reply)
         res = vgp_recv_vgpLaunch(&s);
     if (res == CUDA_SUCCESS && reply)

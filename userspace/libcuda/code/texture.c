@@ -11,7 +11,6 @@
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
-#include "../../../protocol/vgp_guest_rt.h"
 
 struct object {
     uint64_t number;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "vgp_guest.h"
-#include "../../../protocol/vgp_guest_rt.h"
 
 struct vcu_capture {
     struct vcu_capture *next;
@@ -97,7 +96,7 @@ static bool may_post(void)
            !post_off;
 }
 
-static bool is_known(CUstream stream)
+bool vcu_capture_post(CUstream stream)
 {
     const struct vcu_capture *c;
     bool yes;
@@ -111,21 +110,13 @@ static bool is_known(CUstream stream)
     return yes;
 }
 
-bool vcu_capture_post(CUstream stream)
-{
-    bool yes = is_known(stream);
-
-    vcu_thread()->intent.posted = yes;
-    return yes;
-}
-
-void vcu_capture_post_record(CUstream stream, CUevent event, bool plain)
+struct vgp_intent vcu_capture_post_record(CUstream stream, CUevent event, bool plain)
 {
     struct vcu_capture *c, *before;
     bool posted;
 
     if (!may_post())
-        return;
+        return (struct vgp_intent){0};
     pthread_mutex_lock(&lock);
     c = known_locked(key_of(stream));
     before = known_locked((uintptr_t)event);
@@ -142,16 +133,16 @@ void vcu_capture_post_record(CUstream stream, CUevent event, bool plain)
             before->doubtful = true;
     }
     pthread_mutex_unlock(&lock);
-    vcu_thread()->intent.posted = posted;
+    return (struct vgp_intent){.posted = posted};
 }
 
-void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags)
+struct vgp_intent vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags)
 {
     struct vcu_capture *c, *into;
     bool posted;
 
     if (!may_post())
-        return;
+        return (struct vgp_intent){0};
     pthread_mutex_lock(&lock);
     c = known_locked((uintptr_t)event);
     into = known_locked(key_of(stream));
@@ -164,7 +155,7 @@ void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags)
         c->doubtful = true; /* the stream may have joined it */
     }
     pthread_mutex_unlock(&lock);
-    vcu_thread()->intent.posted = posted;
+    return (struct vgp_intent){.posted = posted};
 }
 
 void vcu_capture_doubt(void)
@@ -251,7 +242,7 @@ bool vcu_stream_captured(CUstream stream)
 
     if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 || (uintptr_t)stream <= 1)
         return false;
-    if (is_known(stream))
+    if (vcu_capture_post(stream))
         return true;
     return vcu_capture_status(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -12,7 +12,6 @@
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
-#include "../../../protocol/vgp_guest_rt.h"
 
 /* cuCtxGetApiVersion of contexts made through the _v2 and later interfaces. */
 #define API_VERSION 3020

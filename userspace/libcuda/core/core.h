@@ -20,6 +20,7 @@
 #include "../../../lib/btree/btree.h"
 #include "../../../lib/driver/driver.h"
 #include "../../../lib/link/link.h"
+#include "../../../protocol/vgp_guest_rt.h"
 #include "../../../protocol/vgp_ring.h"
 #include "fault.h"
 #include "room.h"
@@ -116,14 +117,13 @@ struct vcu_lent {
 #define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
 
 struct vcu_thread {
-    struct vcu_intent intent; /* of the record that is sent next */
-    bool unparking;           /* sends frees that were parked: parked.c */
-    uint32_t number;          /* dense, from 0; identifies the per-thread default stream on the wire */
-    bool registered;          /* has a number, and is freed with the thread */
-    bool in_callback;         /* runs a host function: CUDA calls are not permitted */
-    bool settling;            /* performs an owed wait (wait.c) */
-    uint32_t depth;           /* context stack */
-    uint32_t capacity;        /* of `heap`, entries */
+    bool unparking;    /* sends frees that were parked: parked.c */
+    uint32_t number;   /* dense, from 0; identifies the per-thread default stream on the wire */
+    bool registered;   /* has a number, and is freed with the thread */
+    bool in_callback;  /* runs a host function: CUDA calls are not permitted */
+    bool settling;     /* performs an owed wait (wait.c) */
+    uint32_t depth;    /* context stack */
+    uint32_t capacity; /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
     uint64_t *heap;
     uint8_t *payload; /* private copy of a large reply */
@@ -283,13 +283,12 @@ bool vcu_stream_captured(CUstream stream);
  * every captured call has a reply.
  */
 
-/* Announces that the next record of the calling thread is for this stream; true: it needs no
- * reply. */
+/* True if a record for this stream needs no reply. */
 bool vcu_capture_post(CUstream stream);
-/* Same for cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent,
- * including their effect on the capture. Also required where the reply is kept. */
-void vcu_capture_post_record(CUstream stream, CUevent event, bool plain);
-void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags);
+/* The intents of cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent;
+ * the state of the capture is updated as the calls change it, also where they keep their reply. */
+struct vgp_intent vcu_capture_post_record(CUstream stream, CUevent event, bool plain);
+struct vgp_intent vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags);
 /* Forgets all streams known to be part of the captures in progress. */
 void vcu_capture_doubt(void);
 /* Reads VGPU_POST_CAPTURED; once, when the library is loaded. */

@@ -13,7 +13,6 @@
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
-#include "../../../protocol/vgp_guest_rt.h"
 
 #define GROUPS_MAX 256u /* of one split, and of one descriptor: the wire's maximum */
 #define SPLIT_MAX 128u  /* groups of cuDevSmResourceSplit: two multiprocessors each, at the least */

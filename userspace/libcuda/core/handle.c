@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/vgp_guest_rt.h"
-
 #define CHUNK 256u
 #define CHUNKS (VGP_HANDLE_INDEX_MAX / CHUNK)
 #define REUSE_DELAY 64u

@@ -109,14 +109,11 @@ void vcu_stream_weigh(uint64_t stream, uint32_t weight)
     vcu_room_mark_end(at, context, marked);
 }
 
-void vgp_stream_count(uint64_t stream)
+void vgp_stream_count(struct vgp_submit *s, uint64_t stream)
 {
-    struct vcu_thread *t = vcu_thread();
-    struct vcu_intent in = t->intent; /* weighing may send records */
-
-    t->intent = (struct vcu_intent){0};
+    s->intent.streamed = true;
+    s->intent.stream = stream;
     vcu_stream_weigh(stream, 1);
-    t->intent = (struct vcu_intent){true, in.effect, in.posted, stream};
 }
 
 /* Sends the parked frees before this call. */
@@ -141,16 +138,14 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
 {
     struct vcu_thread *t = vcu_thread();
     struct submit *p = part(s);
-    struct vcu_intent in = t->intent;
     uint64_t context;
     CUresult res;
 
-    t->intent = (struct vcu_intent){0};
     if (vcu_units_watch() && vgp_touches_memory(call))
         vcu_units_before_work();
     /* During a capture an error belongs to the call that caused it: every call then has a reply,
      * except those that only the provider could refuse. */
-    p->answered = !want_reply && !in.posted && needs_answer(call);
+    p->answered = !want_reply && !s->intent.posted && needs_answer(call);
     want_reply |= p->answered;
 
     p->call.phase = LNK_CALL_NONE;
@@ -169,13 +164,13 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
         tells_of_parked(call) && !t->unparking && !t->settling)
         vcu_parked_send();
     if (__builtin_expect(atomic_load(&vcu_wait_owed) || vgp_facts(call) & VGP_FACT_ENDS_CONTEXT, 0))
-        vcu_wait_before(call, &in);
+        vcu_wait_before(call, &s->intent);
     context = vcu_thread_context(t);
     res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes, want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE,
                          context, t->number);
     p->wait = (struct vcu_wait_token){0};
     if (res == CUDA_SUCCESS)
-        p->wait = vcu_wait_note(call, &in, context);
+        p->wait = vcu_wait_note(call, &s->intent, context);
     s->args = p->call.args;
     return res;
 }
@@ -314,20 +309,22 @@ uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t 
  * memory is the host's or managed ("API synchronization behavior", Memset), and the guest can check
  * everything that a driver checks at the call: the context, the stream and the range.
  */
-bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed, uint64_t stream)
+bool vgp_submit_silent(struct vgp_submit *s, uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width,
+                       uint64_t height, uint32_t element, bool streamed, uint64_t stream)
 {
     uint64_t bytes = vcu_fill_extent(dst, pitch, width, height, element);
 
     if (vcu.worker_minor < since || bytes == 0 || !vcu_units_memory_private(dst, bytes))
         return false;
     /* During a capture an error belongs to the call. */
-    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 &&
-        !(streamed && vcu_capture_post((CUstream)(uintptr_t)stream)))
-        return false;
-    vcu_wait_effect(bytes <= VCU_OWE_MAX ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY);
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0) {
+        s->intent.posted = streamed && vcu_capture_post((CUstream)(uintptr_t)stream);
+        if (!s->intent.posted)
+            return false;
+    }
+    s->intent.observed = bytes <= VCU_OWE_MAX ? VGP_OBSERVED_QUIET : VGP_OBSERVED_ANY;
     if (!streamed) /* work without a wait of the caller fills its stream */
-        vgp_stream_count((uintptr_t)CU_STREAM_LEGACY);
+        vgp_stream_count(s, (uintptr_t)CU_STREAM_LEGACY);
     return true;
 }
 

@@ -64,16 +64,6 @@ static struct {
     CUevent event;   /* of the_context; kept for the next time */
 } owed;
 
-void vcu_wait_effect(enum vcu_effect effect)
-{
-    vcu_thread()->intent.effect = (uint8_t)effect;
-}
-
-void vcu_wait_intend(CUstream stream, enum vcu_effect effect)
-{
-    vcu_thread()->intent = (struct vcu_intent){true, (uint8_t)effect, false, (uintptr_t)stream};
-}
-
 /* ---- what is outstanding -------------------------------------------------------------------- */
 
 static void note_context(uint16_t call, uint64_t context)
@@ -113,7 +103,7 @@ static bool others_idle(uint32_t owner)
     return elsewhere == 0;
 }
 
-static struct vcu_wait_token note_work(const struct vcu_intent *in)
+static struct vcu_wait_token note_work(const struct vgp_intent *in)
 {
     uint32_t owner = in->streamed ? owner_id(in->stream) : OWNER_MANY;
     struct vcu_wait_token token = {.owner = owner, .work = work + 1};
@@ -128,7 +118,7 @@ static struct vcu_wait_token note_work(const struct vcu_intent *in)
         elsewhere = work;
         return token;
     }
-    if (in->effect != VCU_EFFECT_QUIET)
+    if (in->observed != VGP_OBSERVED_QUIET)
         streams[at].kind = BUSY;
     else if (streams[at].kind == IDLE)
         streams[at].kind = QUIET;
@@ -145,16 +135,16 @@ static void note_destroyed(void)
         elsewhere = ++work;
 }
 
-struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context)
+struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, uint64_t context)
 {
     const struct vcu_wait_token none = {0};
 
-    if (vgp_effect(call) == VGP_EFFECT_NONE || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
+    if (vgp_effect(call) == VGP_EFFECT_NONE || (vcu_thread()->settling && in->observed != VGP_OBSERVED_WAITS))
         return none;
     note_context(call, context);
     if (call == VGP_vgpCtxSynchronize)
         return (struct vcu_wait_token){.is_wait = true, .everything = true, .work = work};
-    if (in->effect == VCU_EFFECT_WAITS && in->streamed)
+    if (in->observed == VGP_OBSERVED_WAITS && in->streamed)
         return (struct vcu_wait_token){.is_wait = true, .owner = owner_id(in->stream), .work = work};
     if (vgp_facts(call) & VGP_FACT_ENDS_STREAM)
         note_destroyed();
@@ -241,12 +231,8 @@ static void settle_locked(void)
 
     r = vcu_context_borrow(the_context, &borrowed);
     if (r == CUDA_SUCCESS) {
-        if (owed.recorded) {
-            r = vgp_call_cuEventSynchronize(owed.event);
-        } else {
-            vcu_wait_intend((CUstream)(uintptr_t)owed.stream, VCU_EFFECT_WAITS);
-            r = vgp_call_cuStreamSynchronize((CUstream)(uintptr_t)owed.stream);
-        }
+        r = owed.recorded ? vgp_call_cuEventSynchronize(owed.event)
+                          : vgp_call_cuStreamSynchronize((CUstream)(uintptr_t)owed.stream);
         vcu_context_return(borrowed);
     }
     act_for_self(own);
@@ -265,7 +251,7 @@ static bool record_locked(void)
     if (owed.event == NULL)
         r = vgp_call_cuEventCreate(&owed.event, CU_EVENT_DISABLE_TIMING);
     if (r == CUDA_SUCCESS)
-        r = vgp_call_cuEventRecord(owed.event, (CUstream)(uintptr_t)owed.stream);
+        r = vgp_call_cuEventRecord((struct vgp_intent){0}, owed.event, (CUstream)(uintptr_t)owed.stream);
     else
         owed.event = NULL;
     act_for_self(own);
@@ -273,7 +259,7 @@ static bool record_locked(void)
     return owed.recorded;
 }
 
-void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
+void vcu_wait_before(uint16_t call, const struct vgp_intent *in)
 {
     if (vcu_thread()->settling || vgp_effect(call) == VGP_EFFECT_NONE)
         return;
@@ -283,7 +269,7 @@ void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
 
         /* Quiet copies need no mark: waiting for them too is harmless, as they wait for no other
          * work. */
-        if (!same || (in->effect == VCU_EFFECT_ANY && !owed.recorded && !record_locked()))
+        if (!same || (in->observed == VGP_OBSERVED_ANY && !owed.recorded && !record_locked()))
             settle_locked();
     }
     /* The event ends with its context, whether it marks an owed wait now or did earlier. */

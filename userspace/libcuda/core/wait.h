@@ -27,36 +27,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum vcu_effect {
-    VCU_EFFECT_ANY = 0, /* the host may observe the record's effect */
-    VCU_EFFECT_QUIET,   /* the host can observe it only by waiting */
-    VCU_EFFECT_WAITS,   /* the reply comes when the stream is idle */
-};
-
-/* Maximum size in bytes of copies to the device and fills that may complete without a wait
- * (core/wait.h). A program may measure the time of larger ones, of which the wait is a small
+/* Maximum size in bytes of copies to the device and fills that may complete without a wait. A program may measure the time of larger ones, of which the wait is a small
  * part. */
 #define VCU_OWE_MAX (256u << 10)
-
-/* Properties of the next record that the calling thread sends. */
-struct vcu_intent {
-    bool streamed; /* it goes into `stream`, or waits for it */
-    uint8_t effect;
-    bool posted; /* captured, without a reply: capture_state.c */
-    uint64_t stream;
-};
-
-/* Declares the effect of this thread's next record on the host; the stream is tracked separately,
- * or given. */
-void vcu_wait_effect(enum vcu_effect effect);
-void vcu_wait_intend(CUstream stream, enum vcu_effect effect);
 
 /* ---- called by submit.c --------------------------------------------------------------------- */
 
 /* True while a wait is owed. */
 extern _Atomic bool vcu_wait_owed;
 /* Called before a record is begun while a wait is owed. */
-void vcu_wait_before(uint16_t call, const struct vcu_intent *in);
+void vcu_wait_before(uint16_t call, const struct vgp_intent *in);
 /* The work that a wait in progress will have waited for. */
 struct vcu_wait_token {
     uint64_t work;  /* the latest record sent before the wait; for work, the record itself */
@@ -67,7 +47,7 @@ struct vcu_wait_token {
 bool vcu_wait_covered(const struct vcu_wait_token *sent);
 /* Called under the ring's lock, for every record in order. The token of a wait goes to
  * vcu_wait_done(). */
-struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context);
+struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, uint64_t context);
 /* Called when the reply to a wait has arrived with success. Takes the ring's lock. */
 void vcu_wait_done(const struct vcu_wait_token *token);
 
@@ -81,7 +61,7 @@ bool vcu_wait_idle(void);
  * in other streams. */
 bool vcu_wait_legacy_alone(void);
 /* True if no work before a copy into the stream requires a wait, so that the copy may complete by
- * itself: the caller sends it with VCU_EFFECT_QUIET, and calls vcu_wait_owe(); false: the caller
+ * itself: the caller sends it with VGP_OBSERVED_QUIET, and calls vcu_wait_owe(); false: the caller
  * must wait now. */
 bool vcu_wait_may_owe(CUstream stream);
 bool vcu_wait_owe(CUstream stream);

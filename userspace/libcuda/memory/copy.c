@@ -84,6 +84,7 @@ static bool is_quiet(const struct vcu_copy *c)
 
 static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind, uint32_t when)
 {
+    struct vgp_intent intent = {0};
     struct vgp_submit s;
     CUresult res;
 
@@ -92,18 +93,20 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
         return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
                                     c->src.height, c->dst_context, c->src_context, c->width, c->height,
                                     c->depth, c->stream);
-    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 &&
-        !vcu_capture_post(c->stream))
-        when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0) {
+        intent.posted = vcu_capture_post(c->stream);
+        if (!intent.posted)
+            when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
+    }
     if (when == VGP_WHEN_COMPLETE)
-        vcu_wait_effect(VCU_EFFECT_WAITS);
+        intent.observed = VGP_OBSERVED_WAITS;
     else if (dst_kind == VGP_COPY_DEVICE && src_kind == VGP_COPY_DEVICE && is_quiet(c))
-        vcu_wait_effect(VCU_EFFECT_QUIET);
+        intent.observed = VGP_OBSERVED_QUIET;
     res = vgp_send_vgpCopy(
-        &s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
-        vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
-        vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth, c->stream, when, NULL,
-        0);
+        &s, when != VGP_WHEN_NEVER, intent, dst_kind, src_kind, c->dst.addr,
+        vcu_copy_wire_pitch(&c->dst, 0, 0, 0), vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr,
+        vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height), c->width,
+        c->height, c->depth, c->stream, when, NULL, 0);
 
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
@@ -116,6 +119,7 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
 {
     uint8_t packed[INLINE_SYNC]; /* larger ones are linear: not packed */
     const void *data = (const void *)(uintptr_t)c->src.addr;
+    struct vgp_intent intent = {0};
     struct vgp_submit s;
     CUresult res;
 
@@ -131,10 +135,10 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
         data = packed;
     }
     if (when == VGP_WHEN_COMPLETE)
-        vcu_wait_effect(VCU_EFFECT_WAITS);
+        intent.observed = VGP_OBSERVED_WAITS;
     else if (is_quiet(c))
-        vcu_wait_effect(VCU_EFFECT_QUIET);
-    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, vcu_copy_wire_kind(&c->dst), VGP_COPY_INLINE,
+        intent.observed = VGP_OBSERVED_QUIET;
+    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, intent, vcu_copy_wire_kind(&c->dst), VGP_COPY_INLINE,
                            c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
                            vcu_copy_wire_height(&c->dst, c->dst.height), 0, c->width, c->height, c->width,
                            c->height, c->depth, c->stream, when, data, (uint32_t)bytes);
@@ -145,9 +149,9 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
 
 static CUresult upload_staged(const struct vcu_copy *c)
 {
-    return vcu_copy_upload_staged(c, !c->async     ? VCU_EFFECT_WAITS
-                                     : is_quiet(c) ? VCU_EFFECT_QUIET
-                                                   : VCU_EFFECT_ANY);
+    return vcu_copy_upload_staged(c, !c->async     ? VGP_OBSERVED_WAITS
+                                     : is_quiet(c) ? VGP_OBSERVED_QUIET
+                                                   : VGP_OBSERVED_ANY);
 }
 
 /*
@@ -184,10 +188,8 @@ static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
     if (bytes > INLINE_ASYNC || c->height > 1 || c->depth > 1 || !is_quiet(c) || !vcu_wait_may_owe(c->stream))
         return false;
     *res = upload_inline(c, bytes, VGP_WHEN_NEVER);
-    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream)) {
-        vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
+    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream))
         *res = vgp_call_cuStreamSynchronize(c->stream);
-    }
     return true;
 }
 
@@ -203,10 +205,8 @@ static bool upload_staged_owed(const struct vcu_copy *c, CUresult *res)
         return false;
     left.async = true;
     *res = upload_staged(&left);
-    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream)) {
-        vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
+    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream))
         *res = vgp_call_cuStreamSynchronize(c->stream);
-    }
     return true;
 }
 
@@ -247,11 +247,11 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     struct vgp_submit s;
     CUresult res;
 
-    vcu_wait_effect(VCU_EFFECT_WAITS);
-    res = vgp_send_vgpCopy(&s, true, VGP_COPY_REPLY, vcu_copy_wire_kind(&c->src), 0, c->width, c->height,
-                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
-                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
-                           c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+    res =
+        vgp_send_vgpCopy(&s, true, (struct vgp_intent){.observed = VGP_OBSERVED_WAITS}, VGP_COPY_REPLY,
+                         vcu_copy_wire_kind(&c->src), 0, c->width, c->height, c->src.addr,
+                         vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height),
+                         c->width, c->height, c->depth, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
     if (res == CUDA_SUCCESS)
         res = vgp_recv_vgpCopy(&s, packed, &n);
     if (res == CUDA_SUCCESS && n != bytes)
@@ -284,10 +284,8 @@ static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
 static CUresult host_to_host(const struct vcu_copy *c)
 {
     /* "Fully synchronous with respect to the host", after the stream's work. */
-    CUresult res;
+    CUresult res = vgp_call_cuStreamSynchronize(c->stream);
 
-    vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
-    res = vgp_call_cuStreamSynchronize(c->stream);
     if (res != CUDA_SUCCESS)
         return res;
     for (uint64_t z = 0; z < c->depth; z++) {

@@ -69,7 +69,7 @@ void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, ui
  * copy_staged.c: copies between the memory of the program and the device through pieces of the
  * staging area. An upload that is not asynchronous, and every download, is complete on return.
  */
-CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect);
+CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed observed);
 CUresult vcu_copy_download_staged(const struct vcu_copy *c);
 /* True if a staged upload that need not wait should wait, to measure which kind of stores is
  * faster. */

@@ -127,18 +127,19 @@ static CUresult finish(const struct flight *f)
     return res;
 }
 
-static CUresult send_up(const struct vcu_copy *c, const struct flight *f)
+static CUresult send_up(const struct vcu_copy *c, const struct flight *f, enum vgp_observed observed)
 {
     const struct piece *p = &f->p;
 
-    return vgp_send_vgpCopy(vcu_chunk_submit(f->chunk), true, vcu_copy_wire_kind(&c->dst), VGP_COPY_STAGING,
-                            wire_address(&c->dst, p->z, p->y, p->x),
+    return vgp_send_vgpCopy(vcu_chunk_submit(f->chunk), true,
+                            (struct vgp_intent){.observed = (uint8_t)observed}, vcu_copy_wire_kind(&c->dst),
+                            VGP_COPY_STAGING, wire_address(&c->dst, p->z, p->y, p->x),
                             vcu_copy_wire_pitch(&c->dst, p->z, p->y, p->x),
                             vcu_copy_wire_height(&c->dst, p->rows), vcu_chunk_offset(f->chunk), p->width,
                             p->rows, p->width, p->rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
 }
 
-CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect)
+CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed observed)
 {
     struct vcu_stores stores = vcu_stores_plan(false, bytes_of(c), !c->async && vcu_wait_may_owe(c->stream));
     struct flight under_way[IN_FLIGHT], f;
@@ -158,8 +159,7 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect
         if (f.chunk == NULL)
             return lnk_ring_dead(&vcu.ring);
         pack(vcu_chunk_data(f.chunk), &c->src, &f.p, false, stores.kind & BLK_TO_PIECE);
-        vcu_wait_effect(effect);
-        res = send_up(c, &f);
+        res = send_up(c, &f, observed);
         if (res != CUDA_SUCCESS) {
             vcu_chunk_give(f.chunk);
             keep_first(&all, res);
@@ -186,10 +186,10 @@ static CUresult send_down(const struct vcu_copy *c, const struct flight *f)
     const struct piece *p = &f->p;
 
     return vgp_send_vgpCopy(
-        vcu_chunk_submit(f->chunk), true, VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src),
-        vcu_chunk_offset(f->chunk), p->width, p->rows, wire_address(&c->src, p->z, p->y, p->x),
-        vcu_copy_wire_pitch(&c->src, p->z, p->y, p->x), vcu_copy_wire_height(&c->src, p->rows), p->width,
-        p->rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+        vcu_chunk_submit(f->chunk), true, (struct vgp_intent){.observed = VGP_OBSERVED_WAITS},
+        VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src), vcu_chunk_offset(f->chunk), p->width, p->rows,
+        wire_address(&c->src, p->z, p->y, p->x), vcu_copy_wire_pitch(&c->src, p->z, p->y, p->x),
+        vcu_copy_wire_height(&c->src, p->rows), p->width, p->rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
 }
 
 /* Waits for the oldest of the pieces under way and hands its bytes to the program, unless there was an error. */
@@ -217,10 +217,8 @@ CUresult vcu_copy_download_staged(const struct vcu_copy *c)
         if (more && tail - head < IN_FLIGHT)
             f.chunk = vcu_chunk_take(tail != head);
         if (f.chunk != NULL) {
-            CUresult res;
+            CUresult res = send_down(c, &f);
 
-            vcu_wait_effect(VCU_EFFECT_WAITS);
-            res = send_down(c, &f);
             if (res != CUDA_SUCCESS) {
                 vcu_chunk_give(f.chunk);
                 keep_first(&all, res);

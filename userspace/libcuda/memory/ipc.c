@@ -107,16 +107,18 @@ static bool is_interprocess(CUevent event)
 CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     CUresult res = check_record(hEvent, hStream);
+    struct vgp_intent intent;
 
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_capture_post_record(vcu_stream(hStream), hEvent, !is_interprocess(hEvent));
-    return recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream)));
+    intent = vcu_capture_post_record(vcu_stream(hStream), hEvent, !is_interprocess(hEvent));
+    return recorded(hEvent, vgp_call_cuEventRecord(intent, hEvent, vcu_stream(hStream)));
 }
 
 CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
     CUresult res = vcu_check_context();
+    struct vgp_intent intent;
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -129,8 +131,8 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
     if (flags != 0 && !vcu_stream_captured(vcu_stream(hStream)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuEventRecordWithFlags",
                           "CU_EVENT_RECORD_EXTERNAL outside of a capture");
-    vcu_capture_post_record(vcu_stream(hStream), hEvent, flags == 0 && !is_interprocess(hEvent));
-    return recorded(hEvent, vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags));
+    intent = vcu_capture_post_record(vcu_stream(hStream), hEvent, flags == 0 && !is_interprocess(hEvent));
+    return recorded(hEvent, vgp_call_cuEventRecordWithFlags(intent, hEvent, vcu_stream(hStream), flags));
 }
 
 CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

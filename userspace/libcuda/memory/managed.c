@@ -104,8 +104,9 @@ static CUresult fetch(const struct shadow *s, uint8_t *to)
         uint32_t got = (uint32_t)n;
         struct vgp_submit sub;
 
-        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, n, 1, s->addr + done, n, 1, n,
-                               1, 1, (CUstream)(uintptr_t)s->stream, VGP_WHEN_COMPLETE, NULL, 0);
+        res = vgp_send_vgpCopy(&sub, true, (struct vgp_intent){0}, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, n, 1,
+                               s->addr + done, n, 1, n, 1, 1, (CUstream)(uintptr_t)s->stream,
+                               VGP_WHEN_COMPLETE, NULL, 0);
         if (res == CUDA_SUCCESS)
             res = vgp_recv_vgpCopy(&sub, to + done, &got);
         if (res == CUDA_SUCCESS && got != n)
@@ -123,9 +124,9 @@ static CUresult send(const struct shadow *s, uint64_t from, uint64_t to)
         uint64_t n = to - from < UP_MAX ? to - from : UP_MAX;
         struct vgp_submit sub;
 
-        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_DEVICE, VGP_COPY_INLINE, s->addr + from, n, 1, 0, n, 1, n,
-                               1, 1, (CUstream)(uintptr_t)s->stream, VGP_WHEN_COMPLETE,
-                               (const void *)(uintptr_t)(s->addr + from), (uint32_t)n);
+        res = vgp_send_vgpCopy(&sub, true, (struct vgp_intent){0}, VGP_COPY_DEVICE, VGP_COPY_INLINE,
+                               s->addr + from, n, 1, 0, n, 1, n, 1, 1, (CUstream)(uintptr_t)s->stream,
+                               VGP_WHEN_COMPLETE, (const void *)(uintptr_t)(s->addr + from), (uint32_t)n);
         if (res == CUDA_SUCCESS)
             res = vgp_recv_vgpCopy(&sub, NULL, NULL);
         from += n;

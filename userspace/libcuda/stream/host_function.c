@@ -473,7 +473,7 @@ static CUresult capture(CUstream stream, CUhostFn fn, void *user)
     if (cookie == 0)
         return res;
     if (vcu_capture_post(stream)) /* where it fails, the worker releases it */
-        return vgp_call_vgpCapturedHostFunc(stream, cookie);
+        return vgp_call_vgpCapturedHostFunc((struct vgp_intent){.posted = true}, stream, cookie);
     res = vgp_call_vgpCaptureHostFunc(stream, cookie);
     if (res != CUDA_SUCCESS)
         leave(cookie);

@@ -32,10 +32,7 @@ CUresult vcu_stream_wait(CUstream hStream)
 
     if (!vcu_stream_ok(hStream))
         return vcu_stream_error(hStream);
-    if (vcu_wait_answered(stream, false))
-        return CUDA_SUCCESS;
-    vcu_wait_intend(stream, VCU_EFFECT_WAITS);
-    return vgp_call_cuStreamSynchronize(stream);
+    return vcu_wait_answered(stream, false) ? CUDA_SUCCESS : vgp_call_cuStreamSynchronize(stream);
 }
 
 /* cuStreamQuery, which needs no current context. */
