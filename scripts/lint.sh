@@ -104,10 +104,10 @@ layer lib 'lib/|protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libcuda 'userspace/libcuda/|lib/|protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libnvidia-ml 'protocol/|lib/(link|poll)/'
 layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/(link|poll|terminal)/'
-layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|hash|poll|sha256|terminal)/'
+layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|driver|hash|poll|sha256|terminal)/'
 layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/|lib/terminal/'
 layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(hash|sha256)/'
-layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|hash|poll|sha256)/'
+layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|driver|hash|poll|sha256)/'
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
 layer host/softgpu 'host/softgpu/|lib/(attribute|extsem|driver|btree|hash|poll|bulk)/'
 

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,42 @@ static void test_error_texts(void **state)
                         "an error happened during the key rotation sequence");
     assert_null(cua_error_name((CUresult)1000));
     assert_null(cua_error_text((CUresult)-1));
+}
+
+/* cuda.h says of some results, in the comment before each, that the process must be terminated. */
+static void test_sticky_errors(void **state)
+{
+    char line[512], comment[4096] = "";
+    unsigned sticky = 0;
+    FILE *f = fopen(CUDA_H, "r");
+
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) != NULL) {
+        char *name = strstr(line, "CUDA_ERROR_"), *value = strrchr(line, '=');
+
+        if (strstr(line, "/**") != NULL)
+            comment[0] = 0;
+        if (name == line + 4 && value != NULL) {
+            bool ends = strstr(comment, "terminated and relaunched") != NULL;
+
+            if (ends && !cua_error_is_sticky((CUresult)atoi(value + 1)))
+                fail_msg("%s is not sticky", name);
+            sticky += ends;
+        } else if (strlen(comment) + sizeof(line) <
+                   sizeof(comment)) { /* words, without the lines they are in */
+            for (char *word = strtok(line, " *\n"); word != NULL; word = strtok(NULL, " *\n"))
+                strcat(strcat(comment, word), " ");
+        }
+    }
+    fclose(f);
+    assert_true(sticky >= 12);
+    assert_true(cua_error_is_sticky(CUDA_ERROR_ECC_UNCORRECTABLE));
+    assert_true(cua_error_is_sticky(CUDA_ERROR_NVLINK_UNCORRECTABLE));
+    assert_true(cua_error_is_sticky(CUDA_ERROR_ASSERT));
+    assert_false(cua_error_is_sticky(CUDA_SUCCESS));
+    assert_false(cua_error_is_sticky(CUDA_ERROR_NOT_READY));
+    assert_false(cua_error_is_sticky(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES));
 }
 
 /* ---- core dump settings ---- */
@@ -526,8 +563,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 
-        cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_batch_order),
-        cmocka_unit_test(test_batch_3d),
+        cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_sticky_errors),
+        cmocka_unit_test(test_batch_order),     cmocka_unit_test(test_batch_3d),
 
         cmocka_unit_test(test_coredump),        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_external_memory), cmocka_unit_test(test_external_dmabuf),

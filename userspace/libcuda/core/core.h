@@ -316,10 +316,6 @@ void vcu_capture_forget_stream(CUstream stream);
 void vcu_capture_forget_context(uint64_t context);
 /* ---- submit.c ------------------------------------------------------------------------------- */
 
-/* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated").
- */
-bool vcu_error_is_sticky(CUresult r);
-
 /* Counts `weight` launches (a graph: its nodes) that are about to be issued; may wait for room. */
 void vcu_stream_weigh(uint64_t stream, uint32_t weight);
 

@@ -28,27 +28,6 @@ static struct submit *part(struct vgp_submit *s)
 /* Replies are copied out of shared memory before they are decoded. Freed with the thread. */
 static __thread uint8_t payload_small[512] __attribute__((aligned(16)));
 
-bool vcu_error_is_sticky(CUresult r)
-{
-    switch (r) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static bool needs_answer(uint16_t call)
 {
     return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0, 0) &&
@@ -221,7 +200,7 @@ static void note_sticky(CUresult r)
 {
     struct vcu_context *c;
 
-    if (!vcu_error_is_sticky(r))
+    if (!cua_error_is_sticky(r))
         return;
     c = vcu_handle_data(vcu_thread_context(vcu_thread()), VGP_H_CONTEXT);
     if (c != NULL)
@@ -261,7 +240,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         CUresult earlier = lnk_ring_take_async_error(&vcu.ring);
 
         /* The cause, if the awaited work failed because of it. */
-        if (earlier != CUDA_SUCCESS && !vcu_error_is_sticky(res))
+        if (earlier != CUDA_SUCCESS && !cua_error_is_sticky(res))
             res = earlier;
     }
     if (res == CUDA_SUCCESS && (p->wait.is_wait || vgp_tells_completion(p->number)))

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "lib/attribute/attribute.h"
+#include "lib/driver/errors.h"
 #include "vgp_worker.h"
 
 unsigned wrk_captures;
@@ -93,32 +94,14 @@ void wrk_captures_settle(struct wrk_worker *w)
         wrk_namer_clear(w, &wrk_capturing);
 }
 
-bool wrk_is_sticky(CUresult r)
-{
-    switch ((int)r) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-        return true;
-    default:
-        return false;
-    }
-}
-
 CUresult wrk_note_result(struct wrk_worker *w, CUresult r)
 {
     int none = 0;
 
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         wrk_limits_look_at_memory();
-    if (r != CUDA_SUCCESS && wrk_is_sticky(r) && atomic_compare_exchange_strong(&w->sticky, &none, (int)r)) {
+    if (r != CUDA_SUCCESS && cua_error_is_sticky(r) &&
+        atomic_compare_exchange_strong(&w->sticky, &none, (int)r)) {
         __atomic_store_n(&w->win.shared->sticky_result, (int32_t)r, __ATOMIC_RELEASE);
         if (wrk_provider.sg_last_error_detail)
             wrk_notify_detail(w, wrk_provider.sg_last_error_detail());

@@ -178,7 +178,6 @@ void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r);
 void wrk_async_graph_failed(struct wrk_worker *w, uint16_t call, CUresult r);
 /* Sends errors that found no room before. Called periodically by the dispatcher. */
 void wrk_async_error_retry(struct wrk_worker *w);
-bool wrk_is_sticky(CUresult r);
 /* Provider stream for a wire value (0, 1, 2 or a handle). */
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 /* Number of captures begun and not ended by the guest; 0 = no stream needs a query. */

@@ -8,6 +8,8 @@
  */
 #include "../calls.h"
 
+#include "lib/driver/errors.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -285,7 +287,7 @@ CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cu
     wait->arg[0] = a->dptr;
     CUresult r = wrk_wait_add_context(c, wait);
 
-    if (r != CUDA_SUCCESS && wrk_is_sticky(r))
+    if (r != CUDA_SUCCESS && cua_error_is_sticky(r))
         return wrk_wait_fail(c, wait, r);
     return wrk_wait_start(c, wait);
 }

@@ -2,6 +2,8 @@
 /* Handlers of device memory. */
 #include "../calls.h"
 
+#include "lib/driver/errors.h"
+
 #include <string.h>
 
 static CUresult finish_free(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -32,7 +34,7 @@ CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree
     wait->finish = finish_free;
     wait->arg[0] = a->dptr;
     CUresult r = wrk_wait_add_context(c, wait);
-    if (r != CUDA_SUCCESS && wrk_is_sticky(r))
+    if (r != CUDA_SUCCESS && cua_error_is_sticky(r))
         return wrk_wait_fail(c, wait, r);
     return wrk_wait_start(c, wait);
 }
