@@ -557,6 +557,22 @@ static void test_memory_operations(void **state)
     assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_INVALID_VALUE);
     two[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
     assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_NOT_SUPPORTED);
+    /* Each known operation, there and back; a value has the width of its word. */
+    for (int type = CU_STREAM_MEM_OP_WAIT_VALUE_32; type <= CU_STREAM_MEM_OP_BARRIER; type++) {
+        const bool has_value =
+            type != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES && type != CU_STREAM_MEM_OP_BARRIER;
+        const struct cua_memory_operation m = {(CUstreamBatchMemOpType)type, 1, 0x100000008, 0x200000003};
+        CUstreamBatchMemOpParams p = cua_memory_operation_params(&m);
+        struct cua_memory_operation got = cua_memory_operation_of(&p);
+
+        assert_int_equal(got.type, type);
+        if (!cua_memory_operation_known(m.type))
+            continue;
+        assert_int_equal(got.flags, 1);
+        assert_int_equal(got.address, has_value ? m.address : 0);
+        assert_int_equal(got.value, !has_value ? 0 : cua_memory_operation_width(m.type) == 8 ? m.value : 3);
+    }
+    assert_false(cua_memory_operation_known((CUstreamBatchMemOpType)77));
 }
 
 int main(void)

@@ -11,31 +11,25 @@ CUresult cua_memory_operations_read(const CUstreamBatchMemOpParams *params, unsi
     if (count > CUA_MEMORY_OPERATIONS_MAX || (count != 0 && params == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
-        const CUstreamBatchMemOpParams *p = &params[i];
-        struct cua_memory_operation m = {.type = p->operation};
-
-        switch (p->operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64: /* the fields lie as in waitValue */
-            m.address = p->waitValue.address;
-            m.value = cua_memory_operation_width(m.type) == 8 ? p->waitValue.value64 : p->waitValue.value;
-            m.flags = p->waitValue.flags;
-            break;
-        case CU_STREAM_MEM_OP_BARRIER:
-            m.flags = p->memoryBarrier.flags;
-            break;
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-            m.flags = p->flushRemoteWrites.flags;
-            flush = true;
-            break;
-        default: /* the flush in front of it is refused first: no discrete GPU has it */
+        /* A flush in front of it is refused first: no discrete GPU has it. */
+        if (!cua_memory_operation_known(params[i].operation))
             return flush ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-        }
-        list[i] = m;
+        flush |= params[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+        list[i] = cua_memory_operation_of(&params[i]);
     }
     return CUDA_SUCCESS;
+}
+
+struct cua_memory_operation cua_memory_operation_of(const CUstreamBatchMemOpParams *p)
+{
+    struct cua_memory_operation m = {.type = p->operation, .flags = p->flushRemoteWrites.flags};
+
+    if (!cua_memory_operation_has_value(m.type)) /* a barrier has its flags in the same place */
+        return m;
+    m.address = p->waitValue.address; /* as in writeValue */
+    m.value = cua_memory_operation_width(m.type) == 8 ? p->waitValue.value64 : p->waitValue.value;
+    m.flags = p->waitValue.flags;
+    return m;
 }
 
 CUstreamBatchMemOpParams cua_memory_operation_params(const struct cua_memory_operation *m)
@@ -44,7 +38,7 @@ CUstreamBatchMemOpParams cua_memory_operation_params(const struct cua_memory_ope
 
     memset(&p, 0, sizeof(p));
     p.operation = m->type;
-    if (m->type == CU_STREAM_MEM_OP_BARRIER || m->type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES) {
+    if (!cua_memory_operation_has_value(m->type)) {
         p.flushRemoteWrites.flags = m->flags; /* as in memoryBarrier */
         return p;
     }

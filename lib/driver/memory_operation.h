@@ -20,6 +20,21 @@ static inline bool cua_memory_operation_waits(CUstreamBatchMemOpType type)
     return type == CU_STREAM_MEM_OP_WAIT_VALUE_32 || type == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
+/* True for a wait or a write, which have an address and a value; the other operations have flags
+ * only. */
+static inline bool cua_memory_operation_has_value(CUstreamBatchMemOpType type)
+{
+    return cua_memory_operation_waits(type) || type == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+           type == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+}
+
+/* False for an operation of a newer CUDA, whose parameters may contain pointers. */
+static inline bool cua_memory_operation_known(CUstreamBatchMemOpType type)
+{
+    return cua_memory_operation_has_value(type) || type == CU_STREAM_MEM_OP_BARRIER ||
+           type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+}
+
 /* Word size of a wait or a write, in bytes. */
 static inline unsigned cua_memory_operation_width(CUstreamBatchMemOpType type)
 {
@@ -30,7 +45,8 @@ static inline unsigned cua_memory_operation_width(CUstreamBatchMemOpType type)
    unknown operation. */
 CUresult cua_memory_operations_read(const CUstreamBatchMemOpParams *params, unsigned count,
                                     struct cua_memory_operation *list);
-/* Converts an operation back to its parameters. */
+/* Converts the parameters of a known operation, and back. */
+struct cua_memory_operation cua_memory_operation_of(const CUstreamBatchMemOpParams *p);
 CUstreamBatchMemOpParams cua_memory_operation_params(const struct cua_memory_operation *m);
 
 #endif

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/driver/memory_operation.h"
+
 /* ---- kernels ---- */
 
 static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
@@ -193,28 +195,9 @@ CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_
 CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address,
                                               uint64_t value)
 {
-    CUstreamBatchMemOpParams p;
+    const struct cua_memory_operation m = {(CUstreamBatchMemOpType)operation, flags, address, value};
 
-    memset(&p, 0, sizeof(p));
-    p.operation = (CUstreamBatchMemOpType)operation;
-    switch (p.operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        p.waitValue.flags = flags;
-        p.waitValue.address = address;
-        p.waitValue.value64 = value;
-        break;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        p.writeValue.flags = flags;
-        p.writeValue.address = address;
-        p.writeValue.value64 = value;
-        break;
-    default: /* the others have flags only */
-        p.flushRemoteWrites.flags = flags;
-        break;
-    }
-    return p;
+    return cua_memory_operation_params(&m);
 }
 
 CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out,
@@ -247,17 +230,13 @@ CUresult wrk_do_vgpGraphBatchMemOpNodeGet(struct wrk_call *c,
     ret->flags = p.flags;
     ret->total = p.count;
     for (uint32_t i = 0; i < room && a->first < p.count && i < p.count - a->first; i++) {
-        const CUstreamBatchMemOpParams *q = &p.paramArray[a->first + i];
+        const struct cua_memory_operation m = cua_memory_operation_of(&p.paramArray[a->first + i]);
         uint64_t *words = &o->operations[i * OPERATION_WORDS];
-        bool has_value = q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-                         q->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
-                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
-                         q->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
 
-        words[0] = (uint64_t)q->operation;
-        words[1] = has_value ? q->waitValue.flags : q->flushRemoteWrites.flags;
-        words[2] = has_value ? q->waitValue.address : 0; /* as in writeValue */
-        words[3] = has_value ? q->waitValue.value64 : 0;
+        words[0] = m.type;
+        words[1] = m.flags;
+        words[2] = m.address;
+        words[3] = m.value;
         ret->operations_len += OPERATION_WORDS;
     }
     return CUDA_SUCCESS;

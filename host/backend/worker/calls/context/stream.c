@@ -4,21 +4,13 @@
 
 #include <string.h>
 
-/* Other operations could carry pointers. */
+#include "lib/driver/memory_operation.h"
+
 CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        switch (list[i].operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        case CU_STREAM_MEM_OP_BARRIER:
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-            break;
-        default:
+        if (!cua_memory_operation_known(list[i].operation))
             return CUDA_ERROR_INVALID_VALUE;
-        }
     }
     return CUDA_SUCCESS;
 }
