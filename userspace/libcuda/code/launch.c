@@ -138,7 +138,8 @@ bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before)
            !needs_clusters(f);
 }
 
-static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params, void **extra)
+static CUresult launch_submit(const char *call, CUfunction func, struct vcu_launch *l, void **params,
+                              void **extra)
 {
     uint8_t small[1024], *buffer = small;
     VCU_FUNC_HELD struct vcu_func *f = NULL;
@@ -213,7 +214,7 @@ CUresult vcu_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
         .stream = vcu_stream(hStream),
     };
 
-    return launch("cuLaunchKernel", f, &l, kernelParams, extra);
+    return launch_submit("cuLaunchKernel", f, &l, kernelParams, extra);
 }
 
 CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -230,7 +231,7 @@ CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
         .flags = VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY,
     };
 
-    return launch("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
+    return launch_submit("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
 }
 
 /* Copies the attributes. Attributes that name events or graph nodes are refused: they are not plain
@@ -288,7 +289,7 @@ CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
     res = take_attributes(config, &l);
     if (res != CUDA_SUCCESS)
         return res;
-    return launch("cuLaunchKernelEx", f, &l, kernelParams, extra);
+    return launch_submit("cuLaunchKernelEx", f, &l, kernelParams, extra);
 }
 
 /* ---- clusters ------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include "vgp_entry.h"
 
 /* The function, with the checks that all these calls begin with. */
-static CUresult enter(CUfunction hfunc, struct vcu_func **f)
+static CUresult legacy_launch_enter(CUfunction hfunc, struct vcu_func **f)
 {
     CUresult r = vcu_check_context();
 
@@ -23,7 +23,7 @@ static CUresult enter(CUfunction hfunc, struct vcu_func **f)
 CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = enter(hfunc, &f);
+    CUresult r = legacy_launch_enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->param_bytes, x, y, z) : r;
 }
@@ -31,7 +31,7 @@ CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = enter(hfunc, &f);
+    CUresult r = legacy_launch_enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->param_bytes, bytes) : r;
 }
@@ -39,7 +39,7 @@ CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = enter(hfunc, &f);
+    CUresult r = legacy_launch_enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->param_bytes, numbytes) : r;
 }
@@ -47,7 +47,7 @@ CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = enter(hfunc, &f);
+    CUresult r = legacy_launch_enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->param_bytes, offset, ptr, numbytes) : r;
 }
@@ -57,7 +57,7 @@ CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream
 {
     struct cua_old_args a;
     VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = enter(hfunc, &f);
+    CUresult r = legacy_launch_enter(hfunc, &f);
 
     if (r == CUDA_SUCCESS)
         r = cua_old_get(&f->old, f->param_bytes, width, height, &a);

@@ -75,8 +75,8 @@ static CUresult load_with_options(uint64_t handle, enum vgp_handle_type type, co
     return res;
 }
 
-static CUresult load(enum vgp_handle_type type, const char *call, const void *code, uint64_t limit,
-                     struct vcu_jit *jit, uint64_t *handle)
+static CUresult module_load(enum vgp_handle_type type, const char *call, const void *code, uint64_t limit,
+                            struct vcu_jit *jit, uint64_t *handle)
 {
     struct vcu_image image;
     const char *why;
@@ -160,7 +160,7 @@ static CUresult load_file(enum vgp_handle_type type, const char *call, const cha
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = load(type, call, text, size, jit, handle);
+    res = module_load(type, call, text, size, jit, handle);
     free(text);
     return res;
 }
@@ -179,7 +179,7 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
     res = vcu_jit_parse("cuModuleLoadData", &jit, numOptions, options, optionValues);
     if (res != CUDA_SUCCESS)
         return res;
-    res = load(VGP_H_MODULE, "cuModuleLoadData", image, 0, &jit, &handle);
+    res = module_load(VGP_H_MODULE, "cuModuleLoadData", image, 0, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *module = (CUmodule)(uintptr_t)handle;
     return res;
@@ -235,7 +235,7 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
     res = vcu_jit_parse("cuLibraryLoadData", &jit, numJitOptions, jitOptions, jitOptionsValues);
     if (res != CUDA_SUCCESS)
         return res;
-    res = load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &jit, &handle);
+    res = module_load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &jit, &handle);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return res;
@@ -266,7 +266,7 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
         return res;
     res = check_library_options(numLibraryOptions, libraryOptions); /* after the file (driver 580) */
     if (res == CUDA_SUCCESS)
-        res = load(VGP_H_LIBRARY, "cuLibraryLoadFromFile", text, size, &jit, &handle);
+        res = module_load(VGP_H_LIBRARY, "cuLibraryLoadFromFile", text, size, &jit, &handle);
     free(text);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;

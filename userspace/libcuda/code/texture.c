@@ -60,7 +60,7 @@ CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUde
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
-static CUresult send(const struct object *o, uint64_t *number)
+static CUresult texture_send(const struct object *o, uint64_t *number)
 {
     const CUDA_RESOURCE_DESC *r = &o->res;
     CUarray array = NULL;
@@ -139,7 +139,7 @@ CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA
         o->has_view = true;
         o->view = *view;
     }
-    r = send(o, &o->number);
+    r = texture_send(o, &o->number);
     if (r != CUDA_SUCCESS) {
         free(o);
         return r;
@@ -172,7 +172,7 @@ CUresult vcu_texture_destroy(uint64_t number, bool surface)
 }
 
 /* A copy of an object's record. */
-static CUresult look(uint64_t number, bool surface, struct object *out)
+static CUresult texture_look(uint64_t number, bool surface, struct object *out)
 {
     CUresult res = vcu_check_context();
     struct btr_item item;
@@ -191,7 +191,7 @@ static CUresult look(uint64_t number, bool surface, struct object *out)
 CUresult vcu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
 {
     struct object o;
-    CUresult res = look(texObject, false, &o);
+    CUresult res = texture_look(texObject, false, &o);
 
     if (res == CUDA_SUCCESS && pResDesc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -203,7 +203,7 @@ CUresult vcu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObjec
 CUresult vcu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
 {
     struct object o;
-    CUresult res = look(texObject, false, &o);
+    CUresult res = texture_look(texObject, false, &o);
 
     if (res == CUDA_SUCCESS && pTexDesc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -215,7 +215,7 @@ CUresult vcu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject 
 CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
     struct object o;
-    CUresult res = look(texObject, false, &o);
+    CUresult res = texture_look(texObject, false, &o);
 
     if (res == CUDA_SUCCESS && (pResViewDesc == NULL || !o.has_view))
         return CUDA_ERROR_INVALID_VALUE;
@@ -227,7 +227,7 @@ CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDes
 CUresult vcu_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
 {
     struct object o;
-    CUresult res = look(surfObject, true, &o);
+    CUresult res = texture_look(surfObject, true, &o);
 
     if (res == CUDA_SUCCESS && pResDesc == NULL)
         return CUDA_ERROR_INVALID_VALUE;

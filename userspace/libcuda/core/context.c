@@ -142,7 +142,7 @@ void vcu_context_return(bool borrowed)
 
 /* ---- making and ending ---------------------------------------------------------------------- */
 
-static struct vcu_context *add(int device, bool primary, unsigned flags)
+static struct vcu_context *context_add(int device, bool primary, unsigned flags)
 {
     struct vcu_context *c = calloc(1, sizeof(*c));
 
@@ -167,7 +167,7 @@ static struct vcu_context *add(int device, bool primary, unsigned flags)
 
 struct vcu_context *vcu_context_add_green(int device)
 {
-    struct vcu_context *c = add(device, false, 0);
+    struct vcu_context *c = context_add(device, false, 0);
     struct vcu_context *base = vcu_handle_data(vcu.devices[device].primary, VGP_H_CONTEXT);
 
     if (c == NULL)
@@ -187,7 +187,7 @@ void vcu_context_drop(struct vcu_context *c)
 
 uint64_t vcu_context_add_primary(int device)
 {
-    struct vcu_context *c = add(device, true, 0);
+    struct vcu_context *c = context_add(device, true, 0);
 
     return c == NULL ? 0 : c->handle;
 }
@@ -340,7 +340,7 @@ CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
         return res;
     if (pctx == NULL || !flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    c = add(dev, false, flags);
+    c = context_add(dev, false, flags);
     if (c == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vgp_call_vgpCtxCreate(flags, dev, (CUcontext)(uintptr_t)c->handle);

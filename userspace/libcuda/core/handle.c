@@ -116,7 +116,7 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
     return handle;
 }
 
-static struct entry *find(uint64_t handle, enum vgp_handle_type type)
+static struct entry *handle_find(uint64_t handle, enum vgp_handle_type type)
 {
     struct entry *e;
 
@@ -130,7 +130,7 @@ static struct entry *find(uint64_t handle, enum vgp_handle_type type)
 
 bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type)
 {
-    return find(handle, type) != NULL;
+    return handle_find(handle, type) != NULL;
 }
 
 void vgp_handle_drop(uint64_t handle)
@@ -144,7 +144,7 @@ void vgp_handle_drop(uint64_t handle)
         return;
     t = &tables[type];
     pthread_mutex_lock(&t->lock);
-    e = find(handle, (enum vgp_handle_type)type);
+    e = handle_find(handle, (enum vgp_handle_type)type);
     if (e != NULL) {
         atomic_store_explicit(&e->handle, 0, memory_order_release);
         atomic_store_explicit(&e->data, NULL, memory_order_relaxed);
@@ -162,7 +162,7 @@ void vgp_handle_drop(uint64_t handle)
 
 void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type)
 {
-    struct entry *e = find(handle, type);
+    struct entry *e = handle_find(handle, type);
     void *data;
 
     if (e == NULL)
@@ -174,7 +174,7 @@ void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type)
 
 bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data)
 {
-    struct entry *e = find(handle, type);
+    struct entry *e = handle_find(handle, type);
 
     if (e == NULL)
         return false;

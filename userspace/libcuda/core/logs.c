@@ -97,7 +97,7 @@ static size_t compose(char *line, const char *call, CUresult r)
 }
 
 /* Callbacks run without the lock: they may register, unregister and dump. */
-static void tell(char *line, size_t n)
+static void logs_tell(char *line, size_t n)
 {
     struct callback *copy = NULL, *at;
     size_t count = 0, i = 0;
@@ -137,7 +137,7 @@ void vcu_logs_failure(const char *call, CUresult r)
     if (file >= 0)
         dprintf(file, "%s\n", line);
     pthread_mutex_unlock(&lock);
-    tell(line, n);
+    logs_tell(line, n);
     errno = saved;
 }
 
@@ -208,7 +208,7 @@ static int lost_line(char *out, size_t room, unsigned lost)
 }
 
 /* Writes as many of the newest lines as fit. Returns bytes without the NUL; 0: no line fits. */
-static size_t fill(char *buffer, size_t room, CUlogIterator from, unsigned count, unsigned lost)
+static size_t logs_fill(char *buffer, size_t room, CUlogIterator from, unsigned count, unsigned lost)
 {
     size_t bytes = 0, n = 0;
     unsigned fits = 0;
@@ -246,7 +246,7 @@ CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *s
     pthread_mutex_lock(&lock);
     if (span(iterator, &from, &count, &lost)) {
         if (count != 0)
-            n = fill(buffer, *size, from, count, lost);
+            n = logs_fill(buffer, *size, from, count, lost);
         if (n != 0 || count == 0) {
             r = CUDA_SUCCESS;
             if (iterator != NULL)

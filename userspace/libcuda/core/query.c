@@ -44,7 +44,7 @@ static uint64_t questions;
 static bool off;
 static _Atomic bool graphs_record; /* launches of graphs record unknown events */
 
-static struct known *place(uint64_t handle)
+static struct known *query_place(uint64_t handle)
 {
     return &table[(VGP_HANDLE_INDEX(handle) * 2 + (VGP_HANDLE_TYPE(handle) == VGP_H_STREAM)) % PLACES];
 }
@@ -77,7 +77,7 @@ static bool may(uint64_t context)
     return c != NULL && atomic_load_explicit(&c->base->sticky, memory_order_relaxed) == 0;
 }
 
-static bool same(const struct vcu_wait_latest *a, const struct vcu_wait_latest *b)
+static bool query_same(const struct vcu_wait_latest *a, const struct vcu_wait_latest *b)
 {
     return a->in_stream == b->in_stream && a->elsewhere == b->elsewhere;
 }
@@ -99,9 +99,9 @@ static CUresult look_at_word(struct known *k)
     return CUDA_ERROR_NOT_READY;
 }
 
-static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
+static CUresult query_look(uint64_t handle, const struct vcu_wait_latest *latest)
 {
-    struct known *k = place(handle);
+    struct known *k = query_place(handle);
     CUresult r = CUDA_ERROR_UNKNOWN;
     bool tired = false;
 
@@ -114,7 +114,7 @@ static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
     } else if (k->handle == handle && k->state == DONE) {
         r = CUDA_SUCCESS;
     }
-    if (r == CUDA_SUCCESS && !same(&k->latest, latest))
+    if (r == CUDA_SUCCESS && !query_same(&k->latest, latest))
         r = CUDA_ERROR_UNKNOWN; /* work has been put into the stream since */
     pthread_mutex_unlock(&lock);
     if (r == CUDA_ERROR_UNKNOWN)
@@ -127,9 +127,9 @@ static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
     return r;
 }
 
-static CUresult ask(uint64_t handle, const struct vcu_wait_latest *latest)
+static CUresult query_ask(uint64_t handle, const struct vcu_wait_latest *latest)
 {
-    struct known *k = place(handle);
+    struct known *k = query_place(handle);
     uint64_t evidence = atomic_load_explicit(&vcu_query_evidences, memory_order_acquire), mine;
     uint32_t word = word_of(k), sequence;
     CUresult r;
@@ -176,8 +176,8 @@ CUresult vcu_event_query(CUevent event)
     if (atomic_load_explicit(&graphs_record, memory_order_relaxed) ||
         !may((uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)))
         return vgp_call_cuEventQuery(event);
-    r = look(handle, &none);
-    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)) ? ask(handle, &none) : r;
+    r = query_look(handle, &none);
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)) ? query_ask(handle, &none) : r;
 }
 
 CUresult vcu_stream_query_sent(CUstream stream)
@@ -190,8 +190,9 @@ CUresult vcu_stream_query_sent(CUstream stream)
         vcu_check_context() != CUDA_SUCCESS || !may((uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)))
         return vgp_call_cuStreamQuery(stream);
     latest = vcu_wait_latest(stream);
-    r = look(handle, &latest);
-    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)) ? ask(handle, &latest) : r;
+    r = query_look(handle, &latest);
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)) ? query_ask(handle, &latest)
+                                                                              : r;
 }
 
 /* ---- what changes the answers ---------------------------------------------------------------- */
@@ -219,7 +220,7 @@ uint64_t vcu_query_noted(uint16_t call, const void *args)
 
 void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)
 {
-    struct known *k = place(noted);
+    struct known *k = query_place(noted);
 
     pthread_mutex_lock(&lock);
     if (noted == EVERYTHING)

@@ -187,7 +187,7 @@ int vcu_visible_at_place(int *list, int count, const struct vcu_found *found, bo
 
 /* ---- cuInit ---- */
 
-static void keep(const int *list, int count, const struct vcu_device *all)
+static void visible_keep(const int *list, int count, const struct vcu_device *all)
 {
     host_count = vcu.device_count;
     for (int i = 0; i < host_count; i++)
@@ -219,7 +219,7 @@ CUresult vcu_visible_show(const int *list, int count, int total, const char *why
     if (all == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(all, vcu.devices, (size_t)vcu.device_count * sizeof(*all));
-    keep(list, count, all);
+    visible_keep(list, count, all);
     free(all);
     vcu.device_count = count;
     if (text != NULL)

@@ -68,7 +68,7 @@ bool vcu_build_may_name(void)
 }
 
 /* Records are looked up, changed and freed under the lock. */
-static struct build *find(CUgraph graph)
+static struct build *build_find(CUgraph graph)
 {
     return vcu_handle_data((uintptr_t)graph, VGP_H_GRAPH);
 }
@@ -145,7 +145,7 @@ void vcu_build_graph_gone(CUgraph graph)
     struct build *g;
 
     pthread_mutex_lock(&lock);
-    g = find(graph);
+    g = build_find(graph);
     if (g != NULL)
         drop_graph(g);
     vgp_handle_drop((uintptr_t)graph); /* where memory for a record was missing */
@@ -158,7 +158,7 @@ void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node)
     struct build *g;
 
     pthread_mutex_lock(&lock);
-    g = find(child);
+    g = build_find(child);
     if (g != NULL && g->parent == 0) {
         g->parent = (uintptr_t)graph;
         g->parent_node = (uintptr_t)node;
@@ -215,7 +215,7 @@ void vcu_build_special(CUgraph graph)
     struct build *g;
 
     pthread_mutex_lock(&lock);
-    g = find(graph);
+    g = build_find(graph);
     if (g != NULL)
         g->special = true;
     pthread_mutex_unlock(&lock);
@@ -238,7 +238,7 @@ bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphN
     bool yes;
 
     pthread_mutex_lock(&lock);
-    g = find(graph);
+    g = build_find(graph);
     yes = is_certain(g) && !g->special && !g->unordered && add_new_edges(g, from, to, n);
     pthread_mutex_unlock(&lock);
     return yes;
@@ -249,7 +249,7 @@ void vcu_build_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *
     struct build *g;
 
     pthread_mutex_lock(&lock);
-    g = find(graph);
+    g = build_find(graph);
     for (size_t i = 0; g != NULL && all_added && i < n; i++)
         add_edge(g, find_node(from[i]), find_node(to[i]));
     if (g != NULL && !all_added)
@@ -267,7 +267,7 @@ void vcu_build_name(struct vgp_where *w)
     if (!vcu_build_may_name())
         return;
     pthread_mutex_lock(&lock);
-    g = find(w->graph);
+    g = build_find(w->graph);
     if (g != NULL && g->numbers != UINT32_MAX)
         n = calloc(1, sizeof(*n));
     if (n != NULL)
@@ -345,7 +345,7 @@ bool vcu_build_post_child(const struct vgp_where *w, CUgraph child)
         return false;
     pthread_mutex_lock(&lock);
     n = find_node(w->target);
-    g = find(child);
+    g = build_find(child);
     if (n != NULL && may_be_child(g, n->graph)) {
         n->height = g->height + 1;
         n->weight = g->weight + 1;

@@ -165,8 +165,8 @@ static void show(const struct vcu_copy *c, CUDA_MEMCPY3D *p)
     p->Depth = c->depth;
 }
 
-static CUresult send(const struct vgp_where *w, CUcontext ctx, CUstream stream, uint64_t cookie,
-                     const struct vcu_copy *c, uint64_t *node)
+static CUresult copy_node_send(const struct vgp_where *w, CUcontext ctx, CUstream stream, uint64_t cookie,
+                               const struct vcu_copy *c, uint64_t *node)
 {
     return vgp_call_vgpGraphCopyNode(
         VGP_WHERE(w), ctx, stream, cookie, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
@@ -195,7 +195,7 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
         gone(m);
         return res;
     }
-    res = send(w, ctx, stream, cookie, &sent, node);
+    res = copy_node_send(w, ctx, stream, cookie, &sent, node);
     if (res != CUDA_SUCCESS && vcu_hostfunc_cancel(cookie))
         gone(m);
     return res;
@@ -291,7 +291,7 @@ CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_M
         where.op = VGP_NODE_POST;
     if ((c.dst.device || vcu_memory_in_place(c.dst.addr, to)) &&
         (c.src.device || vcu_memory_in_place(c.src.addr, from)))
-        return send(&where, ctx, NULL, 0, &c, node);
+        return copy_node_send(&where, ctx, NULL, 0, &c, node);
     return send_moved(call, &where, ctx, NULL, &c, p, node);
 }
 

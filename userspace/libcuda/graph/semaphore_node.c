@@ -83,7 +83,7 @@ CUresult vcu_extsem_wait_node(const char *call, const struct vgp_where *w,
 }
 
 /* The node keeps the operation alive as long as it may run. */
-static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_semas **s)
+static CUresult semaphore_node_get(CUgraphNode node, bool wait, const void *out, struct vcu_semas **s)
 {
     CUresult res = vcu_check_init();
 
@@ -96,7 +96,7 @@ static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_sem
     CUresult vcu_cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode, STRUCT *params_out) \
     { \
         struct vcu_semas *s; \
-        CUresult res = get(hNode, WAIT, params_out, &s); \
+        CUresult res = semaphore_node_get(hNode, WAIT, params_out, &s); \
 \
         if (res != CUDA_SUCCESS) \
             return res; \

@@ -312,7 +312,7 @@ static CUresult device_to_device(const struct vcu_copy *c)
 }
 
 /* A captured copy: each launch of the graph reads or writes the host memory anew. */
-static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
+static CUresult copy_capture(const char *call, const struct vcu_copy *c, uint64_t to, uint64_t from)
 {
     uint32_t dst = c->dst.device ? vcu_copy_wire_kind(&c->dst) : VGP_COPY_HOST;
     uint32_t src = c->src.device ? vcu_copy_wire_kind(&c->src) : VGP_COPY_HOST;
@@ -389,7 +389,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
         crosses_pinned(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the copy leaves its allocation");
     if (vcu_stream_captured(c->stream))
-        return capture(call, c, to, from);
+        return copy_capture(call, c, to, from);
     if (c->dst.device && c->src.device)
         return device_to_device(c);
     if (!c->dst.device && !c->src.device)

@@ -119,7 +119,7 @@ struct flight {
 };
 
 /* Waits for the oldest of the pieces under way and gives it back. */
-static CUresult finish(const struct flight *f)
+static CUresult staged_finish(const struct flight *f)
 {
     CUresult res = vgp_recv_vgpCopy(vcu_chunk_submit(f->chunk), NULL, NULL);
 
@@ -151,11 +151,11 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed obse
         CUresult res;
 
         if (tail - head == IN_FLIGHT)
-            keep_first(&all, finish(&under_way[head++ % IN_FLIGHT]));
+            keep_first(&all, staged_finish(&under_way[head++ % IN_FLIGHT]));
         /* While holding pieces, never wait for those of other threads: finish an own piece
          * instead. */
         while ((f.chunk = vcu_chunk_take(tail != head)) == NULL && tail != head)
-            keep_first(&all, finish(&under_way[head++ % IN_FLIGHT]));
+            keep_first(&all, staged_finish(&under_way[head++ % IN_FLIGHT]));
         if (f.chunk == NULL)
             return lnk_ring_dead(&vcu.ring);
         pack(vcu_chunk_data(f.chunk), &c->src, &f.p, false, stores.kind & BLK_TO_PIECE);
@@ -170,7 +170,7 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed obse
         }
     }
     while (head != tail)
-        keep_first(&all, finish(&under_way[head++ % IN_FLIGHT]));
+        keep_first(&all, staged_finish(&under_way[head++ % IN_FLIGHT]));
     if (all == CUDA_SUCCESS)
         vcu_stores_end(&stores);
     return all;

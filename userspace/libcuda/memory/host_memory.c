@@ -71,7 +71,7 @@ static void say_staged(const char *call, uint64_t size)
 }
 
 /* The part of the description that does not depend on sharing. */
-static void describe(struct vcu_memory *m)
+static void host_memory_describe(struct vcu_memory *m)
 {
     struct vcu_context *c = vcu_context_find(NULL);
 
@@ -86,7 +86,7 @@ static CUresult register_region(struct vcu_memory *m, unsigned flags)
     uint64_t on_device = 0;
     CUresult res;
 
-    describe(m);
+    host_memory_describe(m);
     res = vgp_call_vgpRegionRegister(m->shared.region, flags, (uintptr_t)m->shared.va, m->shared.length,
                                      &on_device);
     if (res == CUDA_SUCCESS) {
@@ -105,7 +105,7 @@ static CUresult stage_new(const char *call, uint64_t length, struct vcu_memory *
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->shared = (struct lnk_shared_memory){.va = p, .length = length};
     m->over_limit = true;
-    describe(m);
+    host_memory_describe(m);
     say_staged(call, length);
     return CUDA_SUCCESS;
 }
@@ -218,7 +218,7 @@ CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 }
 
 /* Removes the range if it is of the requested kind; `registered` distinguishes the two kinds. */
-static CUresult take(void *p, bool registered, struct vcu_place *place)
+static CUresult host_memory_take(void *p, bool registered, struct vcu_place *place)
 {
     struct vcu_place found;
 
@@ -247,7 +247,7 @@ CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
     if (res == CUDA_SUCCESS && p == NULL)
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
-        res = take(p, registered, &place);
+        res = host_memory_take(p, registered, &place);
     if (res == CUDA_SUCCESS)
         end_memory(&place.m, place.size);
     vcu_context_return(borrowed);
@@ -331,7 +331,7 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
         }
     }
     if (!m.in_place)
-        describe(&m);
+        host_memory_describe(&m);
     if (!vcu_memory_add((uintptr_t)p, bytesize, &m)) {
         vcu_hostmem_end(&m);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

@@ -116,7 +116,7 @@ static CUresult fetch(const struct shadow *s, uint8_t *to)
     return res;
 }
 
-static CUresult send(const struct shadow *s, uint64_t from, uint64_t to)
+static CUresult managed_send(const struct shadow *s, uint64_t from, uint64_t to)
 {
     CUresult res = CUDA_SUCCESS;
 
@@ -158,7 +158,7 @@ static void push_one(struct shadow *s)
                 to = i + 1;
         }
         memcpy(s->snapshot + from, now + from, to - from);
-        if (send(s, from, to) != CUDA_SUCCESS)
+        if (managed_send(s, from, to) != CUDA_SUCCESS)
             return; /* the context is broken: the next call says so */
     }
 }

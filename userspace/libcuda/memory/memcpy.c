@@ -6,7 +6,7 @@
 #include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-static uint64_t address(const void *p)
+static uint64_t memcpy_address(const void *p)
 {
     return (uintptr_t)p;
 }
@@ -83,7 +83,7 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
     switch (type) {
     case CU_MEMORYTYPE_HOST:
         end->device = false;
-        end->addr = address(host);
+        end->addr = memcpy_address(host);
         return CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
         end->device = true;

@@ -301,7 +301,7 @@ bool vcu_graph_memory_known(void)
     return atomic_load(&graph_memory);
 }
 
-static bool note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
+static bool memory_note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
 {
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
@@ -319,7 +319,7 @@ static bool note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
 
 CUresult vcu_memory_note(uint64_t dptr, uint64_t size)
 {
-    if (note(dptr, size, 0, 0))
+    if (memory_note(dptr, size, 0, 0))
         return CUDA_SUCCESS;
     vgp_call_cuMemFree_v2(dptr);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -327,7 +327,7 @@ CUresult vcu_memory_note(uint64_t dptr, uint64_t size)
 
 CUresult vcu_memory_note_pool(uint64_t dptr, uint64_t size, uint64_t pool, CUstream stream)
 {
-    if (note(dptr, size, pool, 0))
+    if (memory_note(dptr, size, pool, 0))
         return CUDA_SUCCESS;
     vgp_call_cuMemFreeAsync(dptr, stream);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -360,7 +360,7 @@ CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
     pthread_mutex_lock(&opened_lock);
     vcu_range_edit(&device_ranges, dptr, open_once_more, &o);
     if (!o.counted)
-        known = note(dptr, size, pool, 1);
+        known = memory_note(dptr, size, pool, 1);
     pthread_mutex_unlock(&opened_lock);
     if (known)
         return CUDA_SUCCESS;

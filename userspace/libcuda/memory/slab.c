@@ -80,7 +80,7 @@ static void unlist(struct vcu_slab *s)
     s->listed = false;
 }
 
-static void list(struct vcu_slab *s)
+static void slab_list(struct vcu_slab *s)
 {
     struct vcu_slab **head;
 
@@ -113,10 +113,10 @@ static uint64_t take_pages(struct vcu_slab *s, unsigned n)
         kept -= s->live == 0;
         s->used[i] |= mask_of(n) << __builtin_ctzll(at);
         s->live++;
-        list(s);
+        slab_list(s);
         return (i * UINT64_C(64) + (unsigned)__builtin_ctzll(at)) * PAGE;
     }
-    abort(); /* list() has counted them */
+    abort(); /* slab_list() has counted them */
 }
 
 /* A slab of the context with room for n pages; NULL: none. */
@@ -140,7 +140,7 @@ static bool is_whole(const struct vcu_slab *s)
     return used == 0;
 }
 
-/* Takes a slab without allocations out of the lists; the caller calls end() without the lock. */
+/* Takes a slab without allocations out of the lists; the caller calls slab_end() without the lock. */
 static void drop(struct vcu_slab *s)
 {
     unlist(s);
@@ -149,7 +149,7 @@ static void drop(struct vcu_slab *s)
         s->next_of_all->at_of_all = s->at_of_all;
 }
 
-static void end(struct vcu_slab *s)
+static void slab_end(struct vcu_slab *s)
 {
     vcu_hostmem_end(&s->m);
     free(s);
@@ -172,7 +172,7 @@ static struct vcu_slab *new_slab(uint64_t size)
     return s;
 }
 
-static void enter(struct vcu_slab *s)
+static void slab_enter(struct vcu_slab *s)
 {
     s->next_of_all = all_slabs;
     s->at_of_all = &all_slabs;
@@ -180,7 +180,7 @@ static void enter(struct vcu_slab *s)
         all_slabs->at_of_all = &s->next_of_all;
     all_slabs = s;
     kept++;
-    list(s);
+    slab_list(s);
 }
 
 /* Errors of the context surface in calls that are sent. */
@@ -213,7 +213,7 @@ bool vcu_slab_take(uint64_t size, struct vcu_memory *m)
         if (s == NULL)
             return false;
         pthread_mutex_lock(&lock);
-        enter(s);
+        slab_enter(s);
     }
     offset = take_pages(s, n);
     *m = s->m;
@@ -237,7 +237,7 @@ void vcu_slab_give(const struct vcu_memory *m, uint64_t size)
     pthread_mutex_lock(&lock);
     if (reusable) {
         s->used[page / 64] &= ~(mask_of(n) << page % 64);
-        list(s);
+        slab_list(s);
     }
     s->live--;
     if (s->live == 0) {
@@ -249,7 +249,7 @@ void vcu_slab_give(const struct vcu_memory *m, uint64_t size)
     }
     pthread_mutex_unlock(&lock);
     if (ends)
-        end(s);
+        slab_end(s);
 }
 
 /* Ends a slab of the context that has not ended; *free_it: no part of it is in use. */
@@ -285,7 +285,7 @@ static void context_ending(struct vcu_context *c)
         s = end_one(c->handle, &free_it);
         pthread_mutex_unlock(&lock);
         if (s != NULL && free_it)
-            end(s);
+            slab_end(s);
     } while (s != NULL);
 }
 

@@ -15,7 +15,7 @@
 
 static struct vcu_range_set reservations = VCU_RANGE_SET_INIT;
 
-static uint64_t number(CUmemGenericAllocationHandle h)
+static uint64_t vmm_number(CUmemGenericAllocationHandle h)
 {
     return (uint64_t)h;
 }
@@ -100,13 +100,13 @@ CUresult vcu_cuMemRelease(CUmemGenericAllocationHandle handle)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (release_one(number(handle)))
+    if (release_one(vmm_number(handle)))
         return CUDA_SUCCESS;
-    if (!vgp_handle_live(number(handle), VGP_H_ALLOCATION))
+    if (!vgp_handle_live(vmm_number(handle), VGP_H_ALLOCATION))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemRelease", "the handle is not live");
-    res = vgp_call_vgpMemRelease(number(handle));
+    res = vgp_call_vgpMemRelease(vmm_number(handle));
     if (res == CUDA_SUCCESS)
-        vcu_multicast_forget(number(handle));
+        vcu_multicast_forget(vmm_number(handle));
     return res;
 }
 
@@ -158,15 +158,15 @@ CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (prop == NULL || !vgp_handle_live(number(handle), VGP_H_ALLOCATION))
+    if (prop == NULL || !vgp_handle_live(vmm_number(handle), VGP_H_ALLOCATION))
         return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpMemAllocationProp(number(handle), &type, &location, &p.location.id,
+    res = vgp_call_vgpMemAllocationProp(vmm_number(handle), &type, &location, &p.location.id,
                                         &p.allocFlags.compressionType, &p.allocFlags.gpuDirectRDMACapable,
                                         &p.allocFlags.usage);
     p.type = (CUmemAllocationType)type;
     p.location.type = (CUmemLocationType)location;
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpMemHandleTypes(number(handle), &types);
+        res = vgp_call_vgpMemHandleTypes(vmm_number(handle), &types);
     p.requestedHandleTypes = (CUmemAllocationHandleType)types;
     if (res == CUDA_SUCCESS)
         *prop = p;
@@ -232,16 +232,16 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
         .kind = VCU_MEM_MAPPED,
         .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
         .device_ptr = ptr,
-        .allocation = number(handle),
+        .allocation = vmm_number(handle),
     };
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vgp_handle_live(number(handle), VGP_H_ALLOCATION))
+    if (!vgp_handle_live(vmm_number(handle), VGP_H_ALLOCATION))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemMap", "the handle is not live");
-    vcu_multicast_await(number(handle));
-    res = vgp_call_vgpMemMap(ptr, size, offset, number(handle), flags);
+    vcu_multicast_await(vmm_number(handle));
+    res = vgp_call_vgpMemMap(ptr, size, offset, vmm_number(handle), flags);
     if (res != CUDA_SUCCESS)
         return res;
     m.buffer_id = vcu_memory_new_id();

@@ -203,7 +203,7 @@ static bool wait_all(struct run *r, int milliseconds)
     return true;
 }
 
-static void finish(struct run *r)
+static void extsem_finish(struct run *r)
 {
     if (atomic_load(&vcu.state) == VCU_READY)
         vcu_hostfunc_finish(&r->what);
@@ -217,11 +217,11 @@ static void *sleeper(void *arg)
 
     while (!wait_all(r, SLICE_MS))
         continue;
-    finish(r);
+    extsem_finish(r);
     return NULL;
 }
 
-static bool start(void *(*body)(void *), void *arg, const char *name)
+static bool extsem_start(void *(*body)(void *), void *arg, const char *name)
 {
     sigset_t every, old;
     pthread_t thread;
@@ -248,7 +248,7 @@ static void enqueue(struct run *r)
     pthread_mutex_unlock(&queue_lock);
 }
 
-static void *serve(void *arg)
+static void *extsem_serve(void *arg)
 {
     (void)arg;
     for (;;) {
@@ -263,15 +263,15 @@ static void *serve(void *arg)
             queue_end = &queue;
         pthread_mutex_unlock(&queue_lock);
         if (over(r) || r->what.status != 0) { /* a failed stream does no further work */
-            finish(r);
+            extsem_finish(r);
         } else if (!r->s->wait) {
             signal_all(r->s);
-            finish(r);
+            extsem_finish(r);
         } else if (wait_all(r, 0)) {
-            finish(r);
-        } else if (!start(sleeper, r, "vgpu-semaphore")) {
+            extsem_finish(r);
+        } else if (!extsem_start(sleeper, r, "vgpu-semaphore")) {
             if (wait_all(r, NO_THREAD_MS)) /* alternating with other waits */
-                finish(r);
+                extsem_finish(r);
             else
                 enqueue(r);
         }
@@ -286,7 +286,7 @@ static bool serving(void)
 
     pthread_mutex_lock(&queue_lock);
     if (!started)
-        started = start(serve, NULL, "vgpu-semaphores");
+        started = extsem_start(extsem_serve, NULL, "vgpu-semaphores");
     ok = started;
     pthread_mutex_unlock(&queue_lock);
     return ok;

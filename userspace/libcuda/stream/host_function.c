@@ -202,7 +202,7 @@ static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t
 
 const struct vcu_unit_ops vcu_hostfunc_unit = {.notify = notify};
 
-static void end(const struct callback *c)
+static void hostfunc_end(const struct callback *c)
 {
     struct vcu_thread *t = vcu_thread();
 
@@ -234,14 +234,14 @@ void vcu_hostfunc_finish(const struct vcu_host_run *r)
     vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
 }
 
-static void run(const struct task *task)
+static void hostfunc_run(const struct task *task)
 {
     const struct callback *c = &task->c;
     const struct vcu_host_run *r = &task->run;
     struct vcu_thread *t = vcu_thread();
 
     if (task->released) {
-        end(c);
+        hostfunc_end(c);
         return;
     }
 
@@ -255,7 +255,7 @@ static void run(const struct task *task)
 }
 
 /* The runner: one callback after another. */
-static void *serve(void *arg)
+static void *hostfunc_serve(void *arg)
 {
     (void)arg;
     for (;;) {
@@ -269,7 +269,7 @@ static void *serve(void *arg)
         if (ready == NULL)
             ready_end = &ready;
         pthread_mutex_unlock(&lock);
-        run(task);
+        hostfunc_run(task);
         pthread_mutex_lock(&lock);
         if (outstanding > 0 && !task->released)
             outstanding--;
@@ -302,7 +302,7 @@ static void *hear(void *arg)
 
 static CUresult start_locked(void)
 {
-    static void *(*const bodies[])(void *) = {serve, hear};
+    static void *(*const bodies[])(void *) = {hostfunc_serve, hear};
     static const char *const names[] = {"vgpu-callbacks", "vgpu-listener"};
     sigset_t all, old;
     pthread_t thread;
@@ -322,7 +322,7 @@ static CUresult start_locked(void)
 }
 
 /* Enters a callback; the two threads run from the first one on. */
-static CUresult enter(const struct callback *init, uint64_t *cookie)
+static CUresult hostfunc_enter(const struct callback *init, uint64_t *cookie)
 {
     struct task *task = calloc(1, sizeof(*task));
     struct callback *c = (struct callback *)task;
@@ -353,7 +353,7 @@ static CUresult enter(const struct callback *init, uint64_t *cookie)
 }
 
 /* Removes a callback that will not be requested. */
-static bool leave(uint64_t cookie)
+static bool hostfunc_leave(uint64_t cookie)
 {
     struct callback **p, *c;
     bool found;
@@ -381,7 +381,7 @@ uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CU
     const struct callback init = {.fn = fn, .user = user, .kept = true, .gone = gone};
     uint64_t cookie = 0;
 
-    *why = enter(&init, &cookie);
+    *why = hostfunc_enter(&init, &cookie);
     return cookie;
 }
 
@@ -390,7 +390,7 @@ uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why)
     const struct callback init = {.semas = s, .kept = !once};
     uint64_t cookie = 0;
 
-    *why = enter(&init, &cookie);
+    *why = hostfunc_enter(&init, &cookie);
     if (cookie == 0)
         vcu_semas_put(s);
     return cookie;
@@ -415,13 +415,13 @@ uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle,
     const struct callback init = {.fn = destroy, .user = user, .kept = true, .object = handle};
     uint64_t cookie = 0;
 
-    *why = enter(&init, &cookie);
+    *why = hostfunc_enter(&init, &cookie);
     return cookie;
 }
 
 bool vcu_hostfunc_cancel(uint64_t cookie)
 {
-    return leave(cookie);
+    return hostfunc_leave(cookie);
 }
 
 bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user)
@@ -451,21 +451,21 @@ void vcu_hostfunc_expect(uint32_t runs)
     pthread_mutex_unlock(&lock);
 }
 
-static CUresult launch(const struct callback *init)
+static CUresult hostfunc_launch(const struct callback *init)
 {
     uint64_t cookie;
-    CUresult res = enter(init, &cookie);
+    CUresult res = hostfunc_enter(init, &cookie);
 
     if (res != CUDA_SUCCESS)
         return res;
     res = vgp_call_vgpLaunchHostFunc(init->stream, cookie);
     if (res != CUDA_SUCCESS)
-        leave(cookie);
+        hostfunc_leave(cookie);
     return res;
 }
 
 /* Into the graph that the stream is being captured into. */
-static CUresult capture(CUstream stream, CUhostFn fn, void *user)
+static CUresult hostfunc_capture(CUstream stream, CUhostFn fn, void *user)
 {
     CUresult res;
     uint64_t cookie = vcu_hostfunc_keep(fn, user, NULL, &res);
@@ -476,7 +476,7 @@ static CUresult capture(CUstream stream, CUhostFn fn, void *user)
         return vgp_call_vgpCapturedHostFunc((struct vgp_intent){.posted = true}, stream, cookie);
     res = vgp_call_vgpCaptureHostFunc(stream, cookie);
     if (res != CUDA_SUCCESS)
-        leave(cookie);
+        hostfunc_leave(cookie);
     return res;
 }
 
@@ -492,8 +492,8 @@ CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     if (fn == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))
-        return capture(hStream, fn, userData);
-    return launch(&(struct callback){.fn = fn, .stream = hStream, .user = userData});
+        return hostfunc_capture(hStream, fn, userData);
+    return hostfunc_launch(&(struct callback){.fn = fn, .stream = hStream, .user = userData});
 }
 
 CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
@@ -510,5 +510,5 @@ CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))
         return vcu_capture_spoil("cuStreamAddCallback", hStream);
-    return launch(&(struct callback){.stream_fn = callback, .stream = hStream, .user = userData});
+    return hostfunc_launch(&(struct callback){.stream_fn = callback, .stream = hStream, .user = userData});
 }

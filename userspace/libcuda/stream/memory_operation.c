@@ -8,7 +8,8 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-static CUresult send(CUstream stream, const struct cua_memory_operation *list, uint32_t n, unsigned flags)
+static CUresult memop_send(CUstream stream, const struct cua_memory_operation *list, uint32_t n,
+                           unsigned flags)
 {
     uint32_t operations[CUA_MEMORY_OPERATIONS_MAX], operation_flags[CUA_MEMORY_OPERATIONS_MAX];
     uint64_t addresses[CUA_MEMORY_OPERATIONS_MAX], values[CUA_MEMORY_OPERATIONS_MAX];
@@ -44,7 +45,7 @@ bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
            (waits ? vcu_memory_in_place(addr, size) : writable_in_place(addr, size));
 }
 
-static CUresult check(CUstream *stream)
+static CUresult memop_check(CUstream *stream)
 {
     CUresult res = vcu_check_context();
 
@@ -56,14 +57,14 @@ static CUresult check(CUstream *stream)
 
 CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags)
 {
-    return send(stream, &(struct cua_memory_operation){operation, flags, addr, value}, 1, 0);
+    return memop_send(stream, &(struct cua_memory_operation){operation, flags, addr, value}, 1, 0);
 }
 
 CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
                                    unsigned int flags)
 {
     struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
-    CUresult res = check(&stream);
+    CUresult res = memop_check(&stream);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -72,5 +73,5 @@ CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstream
         return res;
     if (count == 0)
         return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    return send(stream, list, count, flags);
+    return memop_send(stream, list, count, flags);
 }

@@ -42,7 +42,7 @@ static struct {
     void *devices[HOST_DEVICES_MAX];
 } host;
 
-static void *find(const char *name)
+static void *nvml_find(const char *name)
 {
     return host.dl ? dlsym(host.dl, name) : NULL;
 }
@@ -50,7 +50,7 @@ static void *find(const char *name)
 /* Functions through dlsym, without a cast that ISO C does not define. */
 #define FIND(slot, name) \
     do { \
-        void *sym_ = find(name); \
+        void *sym_ = nvml_find(name); \
         memcpy(&(slot), &sym_, sizeof(slot)); \
     } while (0)
 

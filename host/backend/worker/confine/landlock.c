@@ -110,7 +110,7 @@ struct rules {
     uint64_t handled;
 };
 
-static void add(const struct rules *r, const char *path, uint64_t access)
+static void landlock_add(const struct rules *r, const char *path, uint64_t access)
 {
     struct landlock_path_beneath_attr rule = {.allowed_access = access & r->handled};
     struct stat st;
@@ -128,7 +128,7 @@ static void add_path(void *arg, const char *path, enum wrk_access access)
 {
     static const uint64_t rights[] = {[WRK_READ] = READ_ONLY, [WRK_DEVICE] = DEVICE, [WRK_WRITE] = WRITABLE};
 
-    add(arg, path, rights[access]);
+    landlock_add(arg, path, rights[access]);
 }
 
 /* Files opened for the provider, which reopens them by descriptor number. */
@@ -142,7 +142,7 @@ static void add_open_files(const struct rules *r)
         if (fstat(fd, &st) || !S_ISREG(st.st_mode))
             continue;
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        add(r, path, ON_A_FILE & ~FS_IOCTL_DEV);
+        landlock_add(r, path, ON_A_FILE & ~FS_IOCTL_DEV);
     }
 }
 

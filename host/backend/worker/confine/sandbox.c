@@ -114,7 +114,7 @@ static uint32_t default_action(const char *policy)
 }
 
 /* NULL with a message in err. */
-static scmp_filter_ctx build(const char *policy, bool log, char *err, size_t err_size)
+static scmp_filter_ctx sandbox_build(const char *policy, bool log, char *err, size_t err_size)
 {
     const uint32_t otherwise = log ? SCMP_ACT_NOTIFY : default_action(policy);
     const bool has_default = default_action(policy) != SCMP_ACT_KILL_PROCESS;
@@ -151,7 +151,7 @@ static scmp_filter_ctx build(const char *policy, bool log, char *err, size_t err
 
 int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_size)
 {
-    scmp_filter_ctx ctx = build(policy, false, err, err_size);
+    scmp_filter_ctx ctx = sandbox_build(policy, false, err, err_size);
     int r = 0;
 
     if (!ctx)
@@ -201,7 +201,7 @@ static void name_call(const struct seccomp_notif *q)
 }
 
 /* Not subject to the filter, being started before it. */
-static void *watch(void *arg)
+static void *sandbox_watch(void *arg)
 {
     struct seccomp_notif *q;
     struct seccomp_notif_resp *a;
@@ -224,7 +224,7 @@ static void *watch(void *arg)
 
 int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size)
 {
-    scmp_filter_ctx ctx = build(policy, true, err, err_size);
+    scmp_filter_ctx ctx = sandbox_build(policy, true, err, err_size);
     pthread_t t;
     int r, fd;
 
@@ -234,7 +234,7 @@ int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size)
     r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(write), 0);
     if (r == -EEXIST)
         r = 0;
-    if (!r && (pipe(listener) || pthread_create(&t, NULL, watch, NULL)))
+    if (!r && (pipe(listener) || pthread_create(&t, NULL, sandbox_watch, NULL)))
         r = -errno;
     r = r ? r : seccomp_load(ctx);
     if (r) {

@@ -211,7 +211,7 @@ static void look_at_compilers(struct wrk_worker *w)
             (unsigned long long)most);
 }
 
-static void *watch(void *arg)
+static void *client_limits_watch(void *arg)
 {
     pthread_mutex_lock(&compile_lock);
     for (;;) {
@@ -245,7 +245,7 @@ void wrk_compile_begin(struct wrk_worker *w)
         compiles++;
         break;
     }
-    if (!watched && !pthread_create(&t, NULL, watch, w)) {
+    if (!watched && !pthread_create(&t, NULL, client_limits_watch, w)) {
         pthread_detach(t);
         watched = true;
     }

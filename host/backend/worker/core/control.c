@@ -46,7 +46,7 @@ void wrk_control_init(const struct wrk_control_ops *o)
     ops = o;
 }
 
-static void answer(struct wrk_worker *w, const struct vgb_msg *m)
+static void control_answer(struct wrk_worker *w, const struct vgb_msg *m)
 {
     if (vgb_msg_send(w->sock, m, NULL, 0, 0) < 0)
         _exit(1); /* the worker does not outlive the broker */
@@ -56,7 +56,7 @@ void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status
 {
     struct vgb_msg a = {.type = VGB_M_UNMAPPED, .region = region, .status = status, .value = job};
 
-    answer(w, &a);
+    control_answer(w, &a);
 }
 
 void wrk_control_busy(struct wrk_worker *w)
@@ -67,14 +67,14 @@ void wrk_control_busy(struct wrk_worker *w)
     if (busy == atomic_load(&w->waits.said_busy))
         return;
     atomic_store(&w->waits.said_busy, busy);
-    answer(w, &m);
+    control_answer(w, &m);
 }
 
 void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number)
 {
     struct vgb_msg m = {.type = VGB_M_WORK, .status = state, .flags = number};
 
-    answer(w, &m);
+    control_answer(w, &m);
 }
 
 /* Handles a message; true if it is the answer to a request, left to the caller. */
@@ -85,14 +85,14 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
     switch (m->type) {
     case VGB_M_MAP:
         if (ops->map(w, m, fds, nfds, &a))
-            answer(w, &a);
+            control_answer(w, &a);
         return false;
     case VGB_M_UNMAP:
         ops->unmap(w, m->region);
         break;
     case VGB_M_PLACED:
         if (ops->placed(w, m->region, &a))
-            answer(w, &a);
+            control_answer(w, &a);
         break;
     case VGB_M_TAKEN:
         ops->taken(w, m->region);
@@ -156,14 +156,14 @@ void wrk_control_poll(struct wrk_worker *w)
 
 /* total: bytes wanted; least: bytes that suffice. Returns the grant's status and, in *why, its
  * reason. */
-static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t least, uint64_t *reserved,
-                    uint32_t *why)
+static bool control_reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t least,
+                            uint64_t *reserved, uint32_t *why)
 {
     struct vgb_msg m = {.type = VGB_M_RESERVE, .flags = kind, .value = total, .length = least};
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
-    answer(w, &m);
+    control_answer(w, &m);
     do {
         receive(w, &m, fds, &nfds, 0);
     } while (!handle(w, &m, fds, nfds));
@@ -174,21 +174,21 @@ static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_
 
 bool wrk_control_reserve(struct wrk_worker *w, uint64_t total, uint64_t least, uint32_t *why)
 {
-    return reserve(w, VGB_RESERVE_DEVICE, total, least, &w->quota.reserved, why);
+    return control_reserve(w, VGB_RESERVE_DEVICE, total, least, &w->quota.reserved, why);
 }
 
 void wrk_control_report(struct wrk_worker *w, uint64_t total)
 {
     uint32_t why;
 
-    reserve(w, VGB_RESERVE_HELD, total, total, &w->quota.reserved, &why);
+    control_reserve(w, VGB_RESERVE_HELD, total, total, &w->quota.reserved, &why);
 }
 
 bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t least, uint64_t *granted)
 {
     uint32_t why;
 
-    return reserve(w, VGB_RESERVE_BLOBS, total, least, granted, &why);
+    return control_reserve(w, VGB_RESERVE_BLOBS, total, least, granted, &why);
 }
 
 void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m)
@@ -197,7 +197,7 @@ void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m)
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
-    answer(w, &ask);
+    control_answer(w, &ask);
     do {
         receive(w, m, fds, &nfds, 0);
     } while (!handle(w, m, fds, nfds));
@@ -208,7 +208,7 @@ int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m)
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
-    answer(w, m);
+    control_answer(w, m);
     do {
         receive(w, m, fds, &nfds, 0);
     } while (!handle(w, m, fds, nfds));
@@ -228,7 +228,7 @@ void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool comple
 {
     struct vgb_msg m = {.type = VGB_M_IMAGE_FILLED, .value = number, .status = !complete};
 
-    answer(w, &m);
+    control_answer(w, &m);
 }
 
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)

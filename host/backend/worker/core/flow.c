@@ -204,7 +204,7 @@ static void forget(const struct mark *m)
 }
 
 /* Completes a mark: charges the duration of its work not overlapping earlier work. */
-static void complete(const struct mark *m, uint64_t now)
+static void flow_complete(const struct mark *m, uint64_t now)
 {
     uint64_t from = m->begun_ns > flow.done_ns ? m->begun_ns : flow.done_ns;
     uint64_t took = now > from ? now - from : 0;
@@ -302,7 +302,7 @@ static void reap(struct wrk_worker *w, uint64_t now)
             flow.marks[left++] = m;
             continue;
         }
-        complete(&m, now);
+        flow_complete(&m, now);
         give_event(m.ctx, m.event);
     }
     flow.nmarks = left;
@@ -406,7 +406,7 @@ bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags)
     return !flow.held;
 }
 
-static void say(struct wrk_worker *w, uint32_t state)
+static void flow_say(struct wrk_worker *w, uint32_t state)
 {
     flow.said = state;
     flow.said_any = true;
@@ -457,7 +457,7 @@ void wrk_flow_issued(struct wrk_call *c)
         look_for_ends(w);
     }
     if (flow.turns && (!flow.said_any || flow.said != VGB_WORK_BUSY))
-        say(w, VGB_WORK_BUSY);
+        flow_say(w, VGB_WORK_BUSY);
 }
 
 /* ---- ends ---- */
@@ -565,7 +565,7 @@ void wrk_flow_look(struct wrk_worker *w, bool idle)
         return;
     state = flow.nmarks + flow.nslots ? VGB_WORK_BUSY : flow.held ? VGB_WORK_WAITS : VGB_WORK_NONE;
     if (flow.answer || !flow.said_any || (state != flow.said && (idle || flow.held || !flow.open)))
-        say(w, state);
+        flow_say(w, state);
 }
 
 uint64_t wrk_flow_patience(const struct wrk_worker *w)

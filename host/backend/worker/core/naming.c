@@ -34,7 +34,7 @@ static uint64_t kept, epoch = 1; /* epoch: incremented whenever a name is remove
 
 /* ---- the set of one namer ---- */
 
-static size_t place(const struct wrk_namer *n, const struct wrk_name *name)
+static size_t naming_place(const struct wrk_namer *n, const struct wrk_name *name)
 {
     return (size_t)hsh_number(0, (uintptr_t)name) & (n->room - 1);
 }
@@ -48,7 +48,7 @@ static bool grow(struct wrk_namer *n)
         return false;
     for (size_t i = 0; i < n->room; i++) {
         if (n->slot[i]) {
-            size_t at = place(&bigger, n->slot[i]);
+            size_t at = naming_place(&bigger, n->slot[i]);
 
             while (bigger.slot[at])
                 at = (at + 1) & (room - 1);
@@ -67,7 +67,7 @@ static bool add_here(struct wrk_namer *n, struct wrk_name *name)
 
     if (2 * (n->count + 1) > n->room && !grow(n))
         return false;
-    for (i = place(n, name); n->slot[i]; i = (i + 1) & (n->room - 1)) {
+    for (i = naming_place(n, name); n->slot[i]; i = (i + 1) & (n->room - 1)) {
         if (n->slot[i] == name)
             return true;
     }
@@ -78,7 +78,7 @@ static bool add_here(struct wrk_namer *n, struct wrk_name *name)
     return true;
 }
 
-static bool add(struct wrk_namer *n, struct wrk_name *name)
+static bool naming_add(struct wrk_namer *n, struct wrk_name *name)
 {
     for (; n; n = n->up) {
         if (!add_here(n, name))
@@ -90,7 +90,7 @@ static bool add(struct wrk_namer *n, struct wrk_name *name)
 bool wrk_namer_copy(struct wrk_namer *to, const struct wrk_namer *from)
 {
     for (size_t i = 0; to != from && i < from->room; i++) {
-        if (from->slot[i] && !add(to, from->slot[i]))
+        if (from->slot[i] && !naming_add(to, from->slot[i]))
             return false;
     }
     return true;
@@ -167,11 +167,11 @@ static struct wrk_name *name_of(struct wrk_handle_entry *e, uint64_t context)
     return name;
 }
 
-/* A name without a namer is not valid yet: add() makes it so. */
+/* A name without a namer is not valid yet: naming_add() makes it so. */
 static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t context)
 {
     struct wrk_name *made = name_of(e, context);
-    bool ok = made && add(n, made);
+    bool ok = made && naming_add(n, made);
 
     if (made && !made->namers)
         free_name(made);

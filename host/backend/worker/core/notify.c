@@ -204,7 +204,7 @@ static void *output_reader(void *arg)
 }
 
 /* Redirects descriptor `to` into a pipe; returns the read end, or -1. */
-static int capture(int to)
+static int notify_capture(int to)
 {
     int p[2];
 
@@ -228,8 +228,8 @@ static int capture_output(struct wrk_worker *w)
     if (log < 0)
         return -1;
     vgb_log_init(log, vgb_log_level_get(), "worker");
-    output_fd[0] = capture(1);
-    output_fd[1] = output_fd[0] >= 0 ? capture(2) : -1;
+    output_fd[0] = notify_capture(1);
+    output_fd[1] = output_fd[0] >= 0 ? notify_capture(2) : -1;
     if (output_fd[1] < 0 || pthread_create(&t, NULL, output_reader, w)) {
         /* Later output has no reader and goes to the log. */
         dup3(log, 1, 0);

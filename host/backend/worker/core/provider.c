@@ -17,7 +17,7 @@ struct vgp_provider wrk_provider;
 struct wrk_capabilities wrk_capabilities;
 
 /* Pointers to functions through dlsym, without a cast that ISO C does not define. */
-static bool load(const char *name, void *slot)
+static bool provider_load(const char *name, void *slot)
 {
     void *sym = dlsym(wrk_capabilities.library, name);
 
@@ -25,7 +25,7 @@ static bool load(const char *name, void *slot)
     return sym != NULL;
 }
 
-static void *find(void *library, const char *name)
+static void *provider_find(void *library, const char *name)
 {
     return dlsym(library, name);
 }
@@ -45,11 +45,11 @@ static const char *load_table(void)
 #undef NEED
     };
 
-    vgp_provider_load(&wrk_provider, find, wrk_capabilities.library);
+    vgp_provider_load(&wrk_provider, provider_find, wrk_capabilities.library);
     /* Drivers before 12.8 export it only without the suffix, with the same semantics and
      * parameters. */
     if (!wrk_provider.cuEventElapsedTime_v2)
-        load("cuEventElapsedTime", &wrk_provider.cuEventElapsedTime_v2);
+        provider_load("cuEventElapsedTime", &wrk_provider.cuEventElapsedTime_v2);
     for (unsigned i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
         void *sym;
 
@@ -157,7 +157,7 @@ static int failed(const char *path, const char *call, CUresult r, char *err, siz
     CUresult (*get_name)(CUresult, const char **) = NULL;
     const char *file = file_of_provider(path), *name = NULL, *what;
 
-    if (!load("cuGetErrorName", &get_name) || get_name(r, &name) != CUDA_SUCCESS || !name)
+    if (!provider_load("cuGetErrorName", &get_name) || get_name(r, &name) != CUDA_SUCCESS || !name)
         name = "CUDA error";
     what = remedy(r, file);
     snprintf(err, err_size, "%.60s: %s gave %d (%s)%s%s", file, call, (int)r, name, what[0] ? ": " : "",

@@ -28,7 +28,7 @@ static uint8_t latest[VGB_TOKEN];
 static bool made_one; /* dispatcher only, as `latest` */
 
 /* Requests memory from the broker; a descriptor, -1: refused, -2: no memory. */
-static int ask(struct wrk_worker *w, struct vgb_msg *m)
+static int share_ask(struct wrk_worker *w, struct vgb_msg *m)
 {
     /* The provider shares objects in calls made by the dispatcher; requests from other threads
      * fail. */
@@ -50,7 +50,7 @@ static int op_create(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, u
 
     if (kind < VGB_SHARE_MEMORY || kind > VGB_SHARE_EVENT)
         return -1;
-    fd = ask(arg, &m);
+    fd = share_ask(arg, &m);
     if (fd < 0)
         return -1;
     memcpy(token, m.share.token, VGB_TOKEN);
@@ -68,7 +68,7 @@ static int op_open(void *arg, uint32_t kind, const uint8_t *token, uint32_t *hol
     if (kind < VGB_SHARE_MEMORY || kind > VGB_SHARE_EVENT)
         return -1;
     memcpy(m.share.token, token, VGB_TOKEN);
-    fd = ask(arg, &m);
+    fd = share_ask(arg, &m);
     if (fd >= 0)
         *holder = (uint32_t)m.value;
     return fd;
@@ -115,7 +115,7 @@ int wrk_share_open(struct wrk_worker *w, const uint8_t *token, uint64_t *length)
     int fd;
 
     memcpy(m.share.token, token, VGB_TOKEN);
-    fd = ask(w, &m);
+    fd = share_ask(w, &m);
     *length = m.length;
     return fd;
 }
@@ -168,7 +168,7 @@ CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t devic
     struct vgb_msg m = {.type = VGB_M_SHARE_NEW, .flags = VGB_SHARE_PAYLOAD, .length = device_bytes};
 
     memcpy(m.share.payload, payload, VGB_PAYLOAD);
-    ask(w, &m);
+    share_ask(w, &m);
     if (m.status != VGPU_S_OK)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(token, m.share.token, VGB_TOKEN);
@@ -180,7 +180,7 @@ CUresult wrk_share_get(struct wrk_worker *w, const uint8_t *token, void *payload
     struct vgb_msg m = {.type = VGB_M_SHARE_OPEN, .flags = VGB_SHARE_PAYLOAD};
 
     memcpy(m.share.token, token, VGB_TOKEN);
-    ask(w, &m);
+    share_ask(w, &m);
     if (m.status != VGPU_S_OK)
         return m.status == VGPU_S_INVALID ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
     memcpy(payload, m.share.payload, VGB_PAYLOAD);

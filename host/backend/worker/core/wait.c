@@ -179,7 +179,7 @@ static CUresult land_as_is(struct wrk_worker *w, struct wrk_wait *wait, CUresult
 }
 
 /* Runs finish and land, replies and frees. The wait's context is current on this thread. */
-static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_waits *ws = &w->waits;
     bool dispatcher = pthread_equal(pthread_self(), w->quota.dispatcher);
@@ -269,7 +269,7 @@ static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 
 /* On an unknown completion the client gets the error. Its events are reused or destroyed, which the
  * provider permits at any time. */
-static struct wrk_answer query(struct wrk_wait *wait)
+static struct wrk_answer wait_query(struct wrk_wait *wait)
 {
     if (wait->blocking)
         return wrk_answer_of(CUDA_ERROR_NOT_READY);
@@ -298,14 +298,14 @@ CUresult wrk_wait_fail(struct wrk_call *c, struct wrk_wait *wait, CUresult r)
 {
     c->deferred = true;
     wait->finish = NULL;
-    complete(c->w, wait, r);
+    wait_complete(c->w, wait, r);
     return CUDA_SUCCESS;
 }
 
 CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &c->w->waits;
-    struct wrk_answer a = query(wait);
+    struct wrk_answer a = wait_query(wait);
 
     c->deferred = true;
     if (wait->long_call && wrk_captures && !wait->ends) {
@@ -313,11 +313,11 @@ CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
          * thread. */
         count_in(c->w, wait);
         wrk_control_busy(c->w);
-        complete(c->w, wait, CUDA_SUCCESS);
+        wait_complete(c->w, wait, CUDA_SUCCESS);
         return CUDA_SUCCESS;
     }
     if (a.state != WRK_RUNNING) {
-        complete(c->w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
+        wait_complete(c->w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
         return CUDA_SUCCESS;
     }
     if (wait->long_call)
@@ -368,7 +368,7 @@ static void *waiter(void *arg)
             r = wrk_await_event(&wrk_provider, wait->events[wait->done++]).result;
         if (r == CUDA_SUCCESS && wait->borrowed)
             r = wrk_await_event(&wrk_provider, wait->borrowed).result;
-        complete(w, wait, r);
+        wait_complete(w, wait, r);
         pthread_mutex_lock(&ws->lock);
     }
     return NULL;
@@ -436,7 +436,7 @@ bool wrk_waits_poll(struct wrk_worker *w)
 
     while (*at) {
         struct wrk_wait *wait = *at;
-        struct wrk_answer a = query(wait);
+        struct wrk_answer a = wait_query(wait);
         bool tired = wait->blocking || now - wait->started_ns > WRK_POLL_LONG_NS;
 
         if (a.state == WRK_RUNNING && !tired) {
@@ -450,7 +450,7 @@ bool wrk_waits_poll(struct wrk_worker *w)
             continue;
         }
         wrk_set_context(w, wait->ctx);
-        complete(w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
+        wait_complete(w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
     }
     return ws->polled != NULL;
 }

@@ -40,7 +40,7 @@ static bool is_idle(CUstream stream)
 }
 
 /* A capture that began there is over too, as it can no longer be ended. */
-static CUresult end(CUstream stream)
+static CUresult wait_context_end(CUstream stream)
 {
     CUresult r = below->cuStreamDestroy_v2(stream);
 
@@ -51,14 +51,14 @@ static CUresult end(CUstream stream)
     return r;
 }
 
-static CUresult destroy(CUstream stream)
+static CUresult wait_context_destroy(CUstream stream)
 {
     CUcontext ctx = NULL;
     struct orphan *o = NULL;
 
     wrk_flow_stream_ends(self, stream);
     if (is_idle(stream))
-        return end(stream);
+        return wait_context_end(stream);
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
         ctx = NULL;
     pthread_mutex_lock(&orphans.lock);
@@ -69,7 +69,7 @@ static CUresult destroy(CUstream stream)
     else
         orphans.many = true;
     pthread_mutex_unlock(&orphans.lock);
-    return end(stream);
+    return wait_context_end(stream);
 }
 
 void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *next)
@@ -77,7 +77,7 @@ void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const 
     self = w;
     below = next;
     if (next->cuStreamDestroy_v2)
-        table->cuStreamDestroy_v2 = destroy;
+        table->cuStreamDestroy_v2 = wait_context_destroy;
 }
 
 /* Number of the latest destroyed stream whose work may still run in the context; 0: none. */

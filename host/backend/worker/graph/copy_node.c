@@ -26,7 +26,8 @@ static CUresult array_side(struct wrk_call *c, uint64_t handle, CUarray *array)
     return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a, CUDA_MEMCPY3D *p)
+static CUresult copy_node_describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a,
+                                   CUDA_MEMCPY3D *p)
 {
     const uint64_t size[3] = {a->widthBytes, a->height, a->depth};
     void *host = NULL;
@@ -263,7 +264,7 @@ CUresult wrk_do_vgpGraphCopyNode(struct wrk_call *c, const struct vgp_args_vgpGr
     if (r == CUDA_SUCCESS && !can_copy())
         r = wrk_missing(c, "cuGraphAddMemcpyNode and its kin");
     if (r == CUDA_SUCCESS && !(both_host && a->cookie)) /* which the host function does alone */
-        r = describe(c, a, &p);
+        r = copy_node_describe(c, a, &p);
     if (r == CUDA_SUCCESS)
         r = copy_node(c, &w, a, &p, &ret->node);
     if (r != CUDA_SUCCESS && a->cookie)

@@ -45,7 +45,7 @@ static struct exec **bucket_of(CUgraphExec x)
     return &known[((uintptr_t)x >> 4 ^ (uintptr_t)x >> 20) % BUCKETS];
 }
 
-static struct exec *find(CUgraphExec object)
+static struct exec *executable_find(CUgraphExec object)
 {
     struct exec *x = count ? *bucket_of(object) : NULL;
 
@@ -56,7 +56,7 @@ static struct exec *find(CUgraphExec object)
 
 static struct exec *need(CUgraphExec object)
 {
-    struct exec *x = find(object), **b = bucket_of(object);
+    struct exec *x = executable_find(object), **b = bucket_of(object);
 
     if (x)
         return x;
@@ -165,7 +165,7 @@ static void sweep(void)
 
 bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n)
 {
-    struct exec *x = types ? need(exec) : find(exec);
+    struct exec *x = types ? need(exec) : executable_find(exec);
 
     if (x) {
         free(x->types);
@@ -177,7 +177,7 @@ bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n)
 
 const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n)
 {
-    const struct exec *x = find(exec);
+    const struct exec *x = executable_find(exec);
 
     *n = x ? x->ntypes : 0;
     return x ? x->types : NULL;
@@ -228,7 +228,7 @@ CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struc
 
 bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t cookie)
 {
-    const struct exec *x = find(exec);
+    const struct exec *x = executable_find(exec);
 
     for (const struct set_func *s = x ? x->funcs : NULL; s; s = s->next) {
         if (s->node == node->handle && wrk_host_func_cookie(s->f) != cookie)
@@ -239,7 +239,7 @@ bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t 
 
 void wrk_exec_updated(CUgraphExec exec)
 {
-    struct exec *x = find(exec);
+    struct exec *x = executable_find(exec);
 
     if (x)
         replaced(x, 0);
@@ -261,21 +261,21 @@ bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g)
 
 struct wrk_namer *wrk_exec_names(CUgraphExec exec)
 {
-    struct exec *x = find(exec);
+    struct exec *x = executable_find(exec);
 
     return x ? &x->names : NULL;
 }
 
 bool wrk_exec_stale(CUgraphExec exec)
 {
-    struct exec *x = find(exec);
+    struct exec *x = executable_find(exec);
 
     return x && wrk_namer_stale(&x->names);
 }
 
 static CUresult q_launch(CUgraphExec exec, CUstream stream)
 {
-    struct exec *x = find(exec);
+    struct exec *x = executable_find(exec);
     uint64_t bytes;
     CUresult r;
 
@@ -320,7 +320,7 @@ static void take_out(struct exec *x)
 
 static CUresult q_destroy(CUgraphExec exec)
 {
-    struct exec *x = find(exec);
+    struct exec *x = executable_find(exec);
     CUresult r = lower->cuGraphExecDestroy(exec);
 
     if (r == CUDA_SUCCESS && x)

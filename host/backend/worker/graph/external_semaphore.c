@@ -18,7 +18,7 @@ static bool known(uint32_t what)
 }
 
 /* Adds it as the next node of a capturing stream. */
-static CUresult capture(struct wrk_call *c, CUstream stream, uint64_t cookie, enum vgp_extsem_op what)
+static CUresult extsem_capture(struct wrk_call *c, CUstream stream, uint64_t cookie, enum vgp_extsem_op what)
 {
     struct wrk_host_func *f;
     CUgraphNode last;
@@ -47,7 +47,7 @@ CUresult wrk_do_vgpExtSemOp(struct wrk_call *c, const struct vgp_args_vgpExtSemO
     if (a->capture != (uint32_t)wrk_stream_captured(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a capture began, or ended, meanwhile */
     if (a->capture)
-        return capture(c, stream, a->cookie, a->what);
+        return extsem_capture(c, stream, a->cookie, a->what);
     struct wrk_host_func *f = wrk_host_func_new(c->w, a->cookie, true);
     if (!f)
         return CUDA_ERROR_OUT_OF_MEMORY;

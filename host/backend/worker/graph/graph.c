@@ -288,8 +288,8 @@ void wrk_graph_list_forget(void)
     memset(&paged, 0, sizeof(paged));
 }
 
-static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct vgp_args_vgpGraphList *a,
-                     struct vgp_ret_vgpGraphList *ret, struct vgp_outs_vgpGraphList *o)
+static CUresult graph_fill(struct wrk_worker *w, struct wrk_graph *g, const struct vgp_args_vgpGraphList *a,
+                           struct vgp_ret_vgpGraphList *ret, struct vgp_outs_vgpGraphList *o)
 {
     const struct list *l = &paged.l;
     const uint32_t room = a->room < VGP_LIST_MAX ? a->room : VGP_LIST_MAX;
@@ -368,7 +368,7 @@ CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphL
         return r;
     r = list_of(c->w, a, g, n);
     if (r == CUDA_SUCCESS)
-        r = fill(c->w, n ? n->graph : g, a, ret, o);
+        r = graph_fill(c->w, n ? n->graph : g, a, ret, o);
     if (r != CUDA_SUCCESS)
         wrk_graph_list_forget();
     return r;

@@ -13,7 +13,7 @@
  * the word of the window, which the provider sees through a mapping per context.
  *
  * Slots and sequence numbers are guessable, so an answer counts only for an open request. A run is
- * HELD while the provider may still call ask() with it, ASKED from just before the notification,
+ * HELD while the provider may still call hostfunc_ask() with it, ASKED from just before the notification,
  * and freed by the answer or the end of its context. An answer to a run that is HELD or never
  * existed, or more answers than requests, end the client.
  */
@@ -49,7 +49,7 @@ struct run {
     uint32_t slot, sequence;
     enum run_state state;
     bool done;
-    bool orphan; /* its context has ended while the provider held it: ask() frees it */
+    bool orphan; /* its context has ended while the provider held it: hostfunc_ask() frees it */
     VGB_COUNTED struct wrk_host_func *f;   /* set if the stream, not a thread, waits for its end */
     VGB_LISTED struct wrk_host_page *page; /* of its context; NULL: none, or the context ended */
 };
@@ -112,7 +112,7 @@ static void enter_locked(struct run *r)
     runs = r;
 }
 
-static void begin(struct run *r)
+static void hostfunc_begin(struct run *r)
 {
     pthread_mutex_lock(&lock);
     while (!take_slot_locked(&r->slot))
@@ -173,7 +173,7 @@ void wrk_host_func_run(void *arg)
     struct wrk_host_func *f = wrk_host_func_get(arg);
     struct run r = {.cookie = f->cookie};
 
-    begin(&r);
+    hostfunc_begin(&r);
     pthread_mutex_lock(&lock);
     mark_asked_locked(&r);
     pthread_mutex_unlock(&lock);
@@ -272,7 +272,7 @@ static void stream_run_end_locked(struct run **at)
     free(r);
 }
 
-/* Its context is gone. The provider may or may not still call ask() with it. */
+/* Its context is gone. The provider may or may not still call hostfunc_ask() with it. */
 static void stream_run_abandon_locked(struct run **at)
 {
     struct run *r = *at;
@@ -287,7 +287,7 @@ static void stream_run_abandon_locked(struct run **at)
 }
 
 /* In the stream, before it waits: the word is behind what it waits for, and the guest is asked. */
-static void ask(void *arg)
+static void hostfunc_ask(void *arg)
 {
     struct run *run = arg, r;
     bool orphan;
@@ -320,8 +320,8 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     struct run *r = stream_run(w, f, &word);
     /* Once the provider has it, its context's end may free it. */
     const uint32_t sequence = r ? r->sequence : 0;
-    CUresult res =
-        wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run, r ? (void *)r : (void *)f);
+    CUresult res = wrk_provider.cuLaunchHostFunc(stream, r ? hostfunc_ask : wrk_host_func_run,
+                                                 r ? (void *)r : (void *)f);
 
     if (res != CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);

@@ -99,7 +99,7 @@ static void end_node(struct order *o, uint32_t v)
 }
 
 /* Fills o->over and o->begun; false: the edges form a cycle. */
-static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2])
+static bool memory_peak_walk(struct order *o, size_t nodes, const uint32_t (*edges)[2])
 {
     size_t head = 0, tail = 0;
 
@@ -148,7 +148,7 @@ uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const
             kept = plus(kept, mem[m].bytes);
     }
     if (nmem > PEAK_MEM_MAX || (nodes + nedges) * (nmem / 64 + 1) > PEAK_WORK_MAX ||
-        !order_new(&o, nodes, edges, nedges, mem, nmem) || !walk(&o, nodes, edges)) {
+        !order_new(&o, nodes, edges, nedges, mem, nmem) || !memory_peak_walk(&o, nodes, edges)) {
         order_free(&o);
         return all;
     }
@@ -232,7 +232,7 @@ static bool read_edges(struct view *v, CUgraph g)
     return ok;
 }
 
-static void add(struct view *v, uint32_t alloc, uint32_t free_, uint64_t bytes, uint64_t address)
+static void memory_peak_add(struct view *v, uint32_t alloc, uint32_t free_, uint64_t bytes, uint64_t address)
 {
     v->mem[v->nmem] = (struct wrk_peak_mem){alloc, free_, bytes};
     v->address[v->nmem++] = address;
@@ -251,12 +251,12 @@ static bool read_node(struct view *v, uint32_t i, unsigned depth)
     memset(&p, 0, sizeof(p));
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
         wrk_provider.cuGraphMemAllocNodeGetParams(v->node[i], &p) == CUDA_SUCCESS)
-        add(v, i, WRK_PEAK_KEPT, p.bytesize, p.dptr);
+        memory_peak_add(v, i, WRK_PEAK_KEPT, p.bytesize, p.dptr);
     if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
         wrk_provider.cuGraphChildGraphNodeGetGraph(v->node[i], &child) == CUDA_SUCCESS &&
         wrk_graph_mem_of(child, depth + 1, &inside)) {
-        add(v, i, WRK_PEAK_KEPT, inside.kept, 0);
-        add(v, i, i, inside.passing, 0);
+        memory_peak_add(v, i, WRK_PEAK_KEPT, inside.kept, 0);
+        memory_peak_add(v, i, i, inside.passing, 0);
         return true;
     }
     return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;

@@ -115,7 +115,7 @@ struct search {
     uint64_t handle;
 };
 
-static void compare(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+static void node_compare(struct wrk_handle_entry *e, uint64_t handle, void *arg)
 {
     struct search *s = arg;
 
@@ -128,7 +128,7 @@ uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
     struct search s = {.object = object};
 
     if (object)
-        wrk_handles_each(&w->handles, type, compare, &s);
+        wrk_handles_each(&w->handles, type, node_compare, &s);
     return s.handle;
 }
 

@@ -19,7 +19,7 @@ struct map {
 
 static struct map graphs, nodes;
 
-static size_t place(const struct map *m, const void *key)
+static size_t record_place(const struct map *m, const void *key)
 {
     return (size_t)hsh_number(0, (uintptr_t)key) & (m->room - 1);
 }
@@ -28,7 +28,7 @@ static void *map_get(const struct map *m, const void *key)
 {
     if (!m->room || !key)
         return NULL;
-    for (size_t i = place(m, key); m->slot[i].key; i = (i + 1) & (m->room - 1)) {
+    for (size_t i = record_place(m, key); m->slot[i].key; i = (i + 1) & (m->room - 1)) {
         if (m->slot[i].key == key)
             return m->slot[i].value;
     }
@@ -37,7 +37,7 @@ static void *map_get(const struct map *m, const void *key)
 
 static void map_insert(struct map *m, const void *key, void *value)
 {
-    size_t i = place(m, key);
+    size_t i = record_place(m, key);
 
     while (m->slot[i].key)
         i = (i + 1) & (m->room - 1);
@@ -71,14 +71,14 @@ static void map_drop(struct map *m, const void *key)
 
     if (!m->room)
         return;
-    for (hole = place(m, key); m->slot[hole].key != key; hole = (hole + 1) & (m->room - 1)) {
+    for (hole = record_place(m, key); m->slot[hole].key != key; hole = (hole + 1) & (m->room - 1)) {
         if (!m->slot[hole].key)
             return;
     }
     m->count--;
     /* Moves entries that probed past the hole into it. */
     for (i = (hole + 1) & (m->room - 1); m->slot[i].key; i = (i + 1) & (m->room - 1)) {
-        size_t home = place(m, m->slot[i].key);
+        size_t home = record_place(m, m->slot[i].key);
 
         if (((i - home) & (m->room - 1)) >= ((i - hole) & (m->room - 1))) {
             m->slot[hole] = m->slot[i];
@@ -191,7 +191,7 @@ CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_ty
 }
 
 /* Handle of a new record, added to the table; 0: no memory, or too many. */
-static uint64_t enter(struct wrk_worker *w, enum vgp_handle_type type, void *record, uint64_t name)
+static uint64_t record_enter(struct wrk_worker *w, enum vgp_handle_type type, void *record, uint64_t name)
 {
     if (!name)
         return wrk_handles_mint(&w->handles, type, record);
@@ -216,7 +216,7 @@ struct wrk_graph *wrk_graph_named(struct wrk_worker *w, CUgraph object, uint64_t
     if (!g)
         return NULL;
     g->object = object;
-    g->handle = enter(w, VGP_H_GRAPH, g, name);
+    g->handle = record_enter(w, VGP_H_GRAPH, g, name);
     if (!g->handle || !map_put(&graphs, object, g)) {
         wrk_handles_remove(&w->handles, g->handle, VGP_H_GRAPH);
         free(g);
@@ -244,7 +244,7 @@ struct wrk_gnode *wrk_gnode_named(struct wrk_worker *w, struct wrk_graph *g, CUg
         return NULL;
     n->object = n->in = n->out = object;
     n->graph = g;
-    n->handle = enter(w, VGP_H_GRAPH_NODE, n, name);
+    n->handle = record_enter(w, VGP_H_GRAPH_NODE, n, name);
     if (!n->handle || !map_put(&nodes, object, n)) {
         wrk_handles_remove(&w->handles, n->handle, VGP_H_GRAPH_NODE);
         free(n);

@@ -33,7 +33,7 @@ struct wrk_uref {
 
 static unsigned nurefs;
 
-static void put(struct uobj *u)
+static void user_object_put(struct uobj *u)
 {
     if (atomic_fetch_sub(&u->holders, 1) == 1)
         free(u);
@@ -44,7 +44,7 @@ static void gone(void *arg)
     struct uobj *u = arg;
 
     wrk_tell_released(u->w, u->cookie);
-    put(u);
+    user_object_put(u);
 }
 
 static bool alive(const struct uobj *u)
@@ -115,7 +115,7 @@ CUresult wrk_do_vgpUserObjectDrop(struct wrk_call *c, const struct vgp_args_vgpU
 
     if (wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u) == CUDA_SUCCESS) {
         wrk_handle_drop(c, a->object, VGP_H_USER_OBJECT);
-        put(u);
+        user_object_put(u);
     }
     return CUDA_SUCCESS;
 }
@@ -151,7 +151,7 @@ static void uref_free(struct wrk_graph *g, struct wrk_uref *ref)
 {
     btr_remove(&g->urefs, (uintptr_t)ref->u, NULL);
     ref->u->in_graphs -= ref->count;
-    put(ref->u);
+    user_object_put(ref->u);
     free(ref);
     nurefs--;
 }

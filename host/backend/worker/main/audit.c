@@ -39,7 +39,7 @@ static bool allocated(uint64_t address)
            wrk_provider.cuMemGetAddressRange_v2(&base, &size, (CUdeviceptr)address) == CUDA_SUCCESS;
 }
 
-static void look(struct wrk_call *c, const struct vgp_state *s)
+static void audit_look(struct wrk_call *c, const struct vgp_state *s)
 {
     const void *reply = c->reply_size >= s->at.offset + s->at.size ? c->reply : NULL;
     uint64_t number = vgp_place_get(s->at, c->args, reply);
@@ -122,6 +122,6 @@ void wrk_audit(struct wrk_call *c)
     for (uint32_t i = 0; f && i < f->states_count; i++) {
         /* Deferred work of a call is not done yet; its handles are removed at once. */
         if (!c->deferred || (f->states[i].ends && f->states[i].kind < VGP_H_TYPES))
-            look(c, &f->states[i]);
+            audit_look(c, &f->states[i]);
     }
 }

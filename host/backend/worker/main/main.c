@@ -170,7 +170,7 @@ static int probe(const char *provider)
     return wrk_capabilities.device_count > 0 ? 0 : 3;
 }
 
-static int refuse(struct wrk_worker *w, const char *text)
+static int main_refuse(struct wrk_worker *w, const char *text)
 {
     struct vgb_msg m = {.type = VGB_M_READY, .status = 1};
 
@@ -230,7 +230,7 @@ static int start_provider(struct wrk_worker *w, struct options *o)
         char text[VGB_MSG_TEXT];
 
         snprintf(text, sizeof(text), "no sandbox, no service: %.200s; see --sandbox", err);
-        return refuse(w, text);
+        return main_refuse(w, text);
     }
     if (o->broker && getppid() != o->broker)
         return 1; /* the broker exited while PR_SET_PDEATHSIG was reset */
@@ -240,7 +240,7 @@ static int start_provider(struct wrk_worker *w, struct options *o)
     bool private_shm = o->sandbox.mode == WRK_SANDBOX_OFF || o->sandbox.has_shm;
     if (wrk_provider_open(o->sandbox.provider, private_shm, err, sizeof(err)) ||
         wrk_hmm_check(err, sizeof(err)))
-        return refuse(w, err);
+        return main_refuse(w, err);
     return announce(w);
 }
 
@@ -252,7 +252,7 @@ static const struct wrk_control_ops guest_memory = {
     .place = wrk_layout_private,
 };
 
-static int serve(struct wrk_worker *w, struct options *o)
+static int main_serve(struct wrk_worker *w, struct options *o)
 {
     struct vgb_msg serving = {.type = VGB_M_SERVING};
     char err[400];
@@ -268,7 +268,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     wrk_regions_init(w);
     wrk_audit_init();
     if (!wrk_ring_init(&w->ring))
-        return refuse(w, "out of memory");
+        return main_refuse(w, "out of memory");
     int r = start_provider(w, o);
     if (r)
         return r;
@@ -315,5 +315,5 @@ int main(int argc, char **argv)
     o.sandbox.provider = o.provider;
     o.sandbox.broker = o.broker;
     o.sandbox.sock = o.fd;
-    return serve(&worker, &o);
+    return main_serve(&worker, &o);
 }

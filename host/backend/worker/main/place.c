@@ -108,7 +108,7 @@ void wrk_place_init(void)
 }
 
 /* Leaves this processor; the affinity mask is restored. */
-static void leave(const cpu_set_t *all, const cpu_set_t *for_these)
+static void place_leave(const cpu_set_t *all, const cpu_set_t *for_these)
 {
     if (!sched_setaffinity(0, sizeof(*for_these), for_these))
         sched_setaffinity(0, sizeof(*all), all);
@@ -132,7 +132,7 @@ static bool move_away(void)
     if (!CPU_COUNT(&others))
         return false;
     came_from = cpu;
-    leave(&all, &others);
+    place_leave(&all, &others);
     return true;
 }
 
@@ -144,7 +144,7 @@ static void move_back(void)
         return;
     CPU_ZERO(&there);
     CPU_SET((unsigned)came_from, &there);
-    leave(&all, &there);
+    place_leave(&all, &there);
 }
 
 bool wrk_place_yielded(struct wrk_place *p, uint64_t now_ns, uint64_t took_ns, bool found)

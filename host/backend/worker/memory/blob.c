@@ -9,7 +9,7 @@
 
 #define BLOB_GRAIN (UINT64_C(16) << 20)
 
-static struct wrk_blob *find(struct wrk_worker *w, uint32_t id)
+static struct wrk_blob *blob_find(struct wrk_worker *w, uint32_t id)
 {
     for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
         if (w->memory->blobs.list[i].used && w->memory->blobs.list[i].id == id)
@@ -20,7 +20,7 @@ static struct wrk_blob *find(struct wrk_worker *w, uint32_t id)
 
 /* Images are host memory charged by the broker across all clients. A grain is kept, to save
  * messages. */
-static bool reserve(struct wrk_worker *w, uint64_t bytes)
+static bool blob_reserve(struct wrk_worker *w, uint64_t bytes)
 {
     uint64_t want = (bytes + BLOB_GRAIN - 1) / BLOB_GRAIN * BLOB_GRAIN;
     uint64_t *reserved = &w->memory->blobs.reserved;
@@ -38,7 +38,7 @@ static struct wrk_blob *place_blob(struct wrk_worker *w, uint32_t id, uint64_t t
 {
     struct wrk_blobs *bs = &w->memory->blobs;
 
-    if (counts && (bs->bytes + total > WRK_BLOB_TOTAL || !reserve(w, bs->bytes + total)))
+    if (counts && (bs->bytes + total > WRK_BLOB_TOTAL || !blob_reserve(w, bs->bytes + total)))
         return NULL;
     for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
         struct wrk_blob *b = &bs->list[i];
@@ -71,7 +71,7 @@ static void drop(struct wrk_worker *w, struct wrk_blob *b)
     free_bytes(w, b);
     memset(b, 0, sizeof(*b));
     if (w->memory->blobs.reserved)
-        reserve(w, w->memory->blobs.bytes);
+        blob_reserve(w, w->memory->blobs.bytes);
 }
 
 void wrk_blobs_make_room(struct wrk_worker *w, uint64_t now_ns)
@@ -91,10 +91,10 @@ void wrk_blobs_make_room(struct wrk_worker *w, uint64_t now_ns)
         *b = (struct wrk_blob){.id = b->id, .used = true, .total = b->total, .given_up = true};
     }
     if (bs->reserved)
-        reserve(w, bs->bytes);
+        blob_reserve(w, bs->bytes);
 }
 
-static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total)
+static struct wrk_blob *blob_start(struct wrk_worker *w, uint32_t id, uint64_t total)
 {
     struct wrk_blob *b = place_blob(w, id, total, true);
 
@@ -112,7 +112,7 @@ static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total)
 
 bool wrk_blob_known(struct wrk_worker *w, uint32_t id)
 {
-    return find(w, id) || w->memory->blobs.refused == id + 1;
+    return blob_find(w, id) || w->memory->blobs.refused == id + 1;
 }
 
 bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, uint64_t number)
@@ -146,7 +146,7 @@ bool wrk_blob_given(struct wrk_worker *w, uint32_t id, uint64_t total, uint8_t *
 
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size)
 {
-    struct wrk_blob *b = find(w, id);
+    struct wrk_blob *b = blob_find(w, id);
 
     if (!b) {
         if (!total || total > VGP_BLOB_MAX)
@@ -157,7 +157,7 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
 
         if (why)
             wrk_notify_detail(w, why);
-        b = why ? NULL : start(w, id, total);
+        b = why ? NULL : blob_start(w, id, total);
         if (!b) {
             w->memory->blobs.refused = id + 1;
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -181,7 +181,7 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
 
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id)
 {
-    struct wrk_blob *b = find(w, id);
+    struct wrk_blob *b = blob_find(w, id);
 
     if (b)
         drop(w, b);
@@ -189,7 +189,7 @@ void wrk_blob_drop(struct wrk_worker *w, uint32_t id)
 
 CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
 {
-    struct wrk_blob *b = find(c->w, blob_id);
+    struct wrk_blob *b = blob_find(c->w, blob_id);
 
     if (!b && c->w->memory->blobs.refused == blob_id + 1) {
         c->w->memory->blobs.refused = 0; /* all its pieces have arrived: the id may be reused */

@@ -43,7 +43,7 @@ static bool first_behind(const struct btr_tree *s, uint64_t at, struct span *out
 }
 
 /* Without room for another span the range is dropped: reserved forever and never reused. */
-static void add(struct btr_tree *s, uint64_t at, uint64_t end)
+static void place_add(struct btr_tree *s, uint64_t at, uint64_t end)
 {
     struct btr_item it;
     struct span next;
@@ -61,16 +61,16 @@ static void add(struct btr_tree *s, uint64_t at, uint64_t end)
         btr_insert(s, at, end - at, NULL);
 }
 
-static void take(struct btr_tree *s, uint64_t at, uint64_t end)
+static void place_take(struct btr_tree *s, uint64_t at, uint64_t end)
 {
     struct span was;
 
     while (first_behind(s, at, &was) && was.at < end) {
         btr_remove(s, was.at, NULL);
         if (was.at < at)
-            add(s, was.at, at);
+            place_add(s, was.at, at);
         if (was.end > end)
-            add(s, end, was.end);
+            place_add(s, end, was.end);
     }
 }
 
@@ -87,12 +87,12 @@ static bool reserve_there(uint64_t at, uint64_t end)
         next = next < end ? next : end;
         if (!ours && !wrk_layout_reserve_at(done, next - done)) {
             /* The part reserved so far is unknown to the provider, but simplest to keep. */
-            add(&guests, at, done);
+            place_add(&guests, at, done);
             return false;
         }
         done = next;
     }
-    take(&guests, at, end);
+    place_take(&guests, at, end);
     return true;
 }
 
@@ -106,7 +106,7 @@ static uint8_t *reserve_elsewhere(uint64_t length, uint64_t align, uint64_t phas
         uint64_t at = (free.at + align - 1 - phase) / align * align + phase;
 
         if (at >= free.at && at < free.end && length <= free.end - at) {
-            take(&moved, at, at + length);
+            place_take(&moved, at, at + length);
             return (uint8_t *)(uintptr_t)at;
         }
     }
@@ -146,6 +146,6 @@ bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen)
     }
     if (mmap(base, length, PROT_NONE, FLAGS | MAP_FIXED, -1, 0) != base)
         return false;
-    add(at == va ? &guests : &moved, at, at + length);
+    place_add(at == va ? &guests : &moved, at, at + length);
     return true;
 }

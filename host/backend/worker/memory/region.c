@@ -92,7 +92,7 @@ static void forget(struct wrk_worker *w, struct wrk_region *r)
  * pages only whole ones can be mapped, at multiples of their size: the region begins within the
  * first one.
  */
-static void reserve(struct wrk_region *r)
+static void region_reserve(struct wrk_region *r)
 {
     uint64_t page = r->plan.page, phase = r->plan.phase;
 
@@ -105,7 +105,7 @@ static void reserve(struct wrk_region *r)
     r->base = r->place ? r->place + phase : NULL;
 }
 
-static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
+static struct wrk_region *region_start(struct wrk_worker *w, const struct vgb_msg *m)
 {
     struct wrk_regions *rs = &w->memory->regions;
     struct vgb_plan plan;
@@ -135,7 +135,7 @@ static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
                              .length = m->length,
                              .plan = plan};
     rs->list[rs->n++] = r;
-    reserve(r);
+    region_reserve(r);
     return r;
 }
 
@@ -212,7 +212,7 @@ bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fd
     bool last = !(m->flags & VGB_MAP_MORE), by_mapper = m->flags & VGB_MAP_BY_MAPPER;
 
     if (!r)
-        r = start(w, m);
+        r = region_start(w, m);
     if (r && (!plan_runs(rs, r, m) || (!by_mapper && !map_runs(r, fds, nfds)) ||
               (r->mapped == r->length && !wrk_region_index_add(rs, r))))
         drop_memory(w, r); /* stays listed, without memory, until the last run */

@@ -100,8 +100,8 @@ struct wire {
     uint32_t is_blob, log, info, error, nids, nvalues;
 };
 
-static CUresult load(struct wrk_call *c, unsigned type, const struct wire *a, const void *image,
-                     const uint32_t *ids, const uint64_t *values)
+static CUresult jit_load(struct wrk_call *c, unsigned type, const struct wire *a, const void *image,
+                         const uint32_t *ids, const uint64_t *values)
 {
     struct wrk_load *load;
     struct logs *l = NULL;
@@ -133,7 +133,7 @@ CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpMod
 
     if (!wrk_provider.cuModuleLoadData || !wrk_provider.cuModuleLoadDataEx)
         return wrk_missing(c, "cuModuleLoadDataEx");
-    return load(c, VGP_H_MODULE, &w, image, optionIds, optionValues);
+    return jit_load(c, VGP_H_MODULE, &w, image, optionIds, optionValues);
 }
 
 CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLibraryLoadEx *a,
@@ -144,7 +144,7 @@ CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLi
 
     if (!wrk_provider.cuLibraryLoadData)
         return wrk_missing(c, "cuLibraryLoadData");
-    return load(c, VGP_H_LIBRARY, &w, image, optionIds, optionValues);
+    return jit_load(c, VGP_H_LIBRARY, &w, image, optionIds, optionValues);
 }
 
 CUresult wrk_do_vgpJitLogRead(struct wrk_call *c, const struct vgp_args_vgpJitLogRead *a,

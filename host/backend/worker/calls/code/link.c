@@ -44,7 +44,7 @@ static void link_free(struct link *l)
 }
 
 /* A thread of its own has no context; the others have the right one. */
-static CUresult enter(const struct link *l)
+static CUresult link_enter(const struct link *l)
 {
     return l->thread ? wrk_provider.cuCtxSetCurrent(l->ctx) : CUDA_SUCCESS;
 }
@@ -54,21 +54,21 @@ struct job {
     CUresult r;
 };
 
-static void create(void *arg)
+static void link_create_job(void *arg)
 {
     struct job *j = arg;
     struct link *l = j->l;
 
-    j->r = enter(l);
+    j->r = link_enter(l);
     if (j->r == CUDA_SUCCESS)
         j->r = wrk_provider.cuLinkCreate_v2(l->jit.n, l->jit.options, l->jit.values, &l->state);
 }
 
-static void destroy(void *arg)
+static void link_destroy_job(void *arg)
 {
     struct job *j = arg;
 
-    j->r = enter(j->l);
+    j->r = link_enter(j->l);
     if (j->r == CUDA_SUCCESS)
         j->r = wrk_provider.cuLinkDestroy(j->l->state);
     j->l->state = NULL;
@@ -78,7 +78,7 @@ static CUresult link_destroy(struct link *l)
 {
     struct job j = {.l = l};
 
-    wrk_link_thread_run(l->thread, destroy, &j);
+    wrk_link_thread_run(l->thread, link_destroy_job, &j);
     return j.r;
 }
 
@@ -175,7 +175,7 @@ CUresult wrk_do_vgpLinkCreate(struct wrk_call *c, const struct vgp_args_vgpLinkC
     if (r == CUDA_SUCCESS) {
         struct job j = {.l = l};
 
-        wrk_link_thread_run(l->thread, create, &j);
+        wrk_link_thread_run(l->thread, link_create_job, &j);
         r = j.r;
     }
     if (r == CUDA_SUCCESS)
@@ -225,7 +225,7 @@ static void work(void *arg)
     struct linking *k = arg;
     struct link *l = k->l;
 
-    k->r = enter(l);
+    k->r = link_enter(l);
     if (k->r != CUDA_SUCCESS)
         return;
     wrk_compile_begin(k->w);

@@ -14,7 +14,7 @@ struct wrk_link_thread {
     bool over;
 };
 
-static void *serve(void *arg)
+static void *link_thread_serve(void *arg)
 {
     struct wrk_link_thread *t = arg;
 
@@ -42,7 +42,7 @@ struct wrk_link_thread *wrk_link_thread_start(void)
         return NULL;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
-    if (pthread_create(&t->thread, NULL, serve, t)) {
+    if (pthread_create(&t->thread, NULL, link_thread_serve, t)) {
         free(t);
         return NULL;
     }

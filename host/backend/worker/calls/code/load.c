@@ -72,7 +72,7 @@ CUresult wrk_load_logs(struct wrk_load *l)
     return CUDA_SUCCESS;
 }
 
-static CUresult finish(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static CUresult load_finish(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_load *l = (struct wrk_load *)(uintptr_t)wait->arg[0];
     struct wrk_jit *j = &l->jit;
@@ -120,7 +120,7 @@ static void reply_logs(struct wrk_worker *w, struct wrk_wait *wait, struct wrk_l
 }
 
 /* No further bytes, but memory of the module's variables must be covered. */
-static CUresult count(struct wrk_worker *w, const struct wrk_load *l)
+static CUresult load_count(struct wrk_worker *w, const struct wrk_load *l)
 {
     wrk_provider_took();
     if (l->type != VGP_H_MODULE || wrk_quota_take(w, 0))
@@ -139,7 +139,7 @@ static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     if (r == CUDA_SUCCESS && l->type == VGP_H_MODULE && wait->context_gone)
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS)
-        r = count(w, l);
+        r = load_count(w, l);
     if (r == CUDA_SUCCESS) {
         if (wrk_handles_reserve(&w->handles, l->handle, l->type) != CUDA_SUCCESS)
             wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: handle %#llx was made twice",
@@ -155,7 +155,7 @@ static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 
 CUresult wrk_load_start(struct wrk_call *c, struct wrk_load *l)
 {
-    struct wrk_wait *wait = wrk_wait_long(c, finish, land);
+    struct wrk_wait *wait = wrk_wait_long(c, load_finish, land);
 
     if (!wait) {
         free(l->text);

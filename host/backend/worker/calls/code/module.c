@@ -250,7 +250,7 @@ static __thread struct {
     uint32_t params[VGP_MAX_vgpModuleGetFunction_paramLayout];
 } described;
 
-static CUresult describe(CUfunction f, CUkernel k, int device)
+static CUresult module_describe(CUfunction f, CUkernel k, int device)
 {
     const uint32_t room = VGP_MAX_vgpModuleGetFunction_attributes;
     uint32_t n = CU_FUNC_ATTRIBUTE_MAX < room ? CU_FUNC_ATTRIBUTE_MAX : room;
@@ -284,7 +284,7 @@ static CUresult describe(CUfunction f, CUkernel k, int device)
 
 CUresult wrk_function_describe(CUfunction f)
 {
-    return describe(f, NULL, 0);
+    return module_describe(f, NULL, 0);
 }
 
 /*
@@ -296,10 +296,10 @@ CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
     CUresult r;
 
     if (c->w->current)
-        return describe(NULL, k, device);
+        return module_describe(NULL, k, device);
     r = wrk_context_lend(c->w, device, &lent);
     if (r == CUDA_SUCCESS)
-        r = describe(NULL, k, device);
+        r = module_describe(NULL, k, device);
     wrk_context_return(c->w, &lent);
     return r;
 }

@@ -19,7 +19,7 @@ struct object {
 static struct object *objects; /* objects of this process's client */
 static uint32_t nobjects, room;
 
-static struct object *find(uint64_t number, bool surface)
+static struct object *texture_find(uint64_t number, bool surface)
 {
     for (uint32_t i = 0; i < nobjects; i++) {
         if (objects[i].number == number && objects[i].surface == surface)
@@ -42,8 +42,8 @@ static bool grow(void)
     return true;
 }
 
-static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
-                         CUDA_RESOURCE_DESC *r)
+static CUresult texture_describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
+                                 CUDA_RESOURCE_DESC *r)
 {
     memset(r, 0, sizeof(*r));
     r->resType = (CUresourcetype)a->type;
@@ -88,7 +88,7 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
     if (!wrk_provider.cuTexObjectCreate || !wrk_provider.cuSurfObjectCreate ||
         !wrk_provider.cuTexObjectDestroy || !wrk_provider.cuSurfObjectDestroy)
         return wrk_missing(c, "cuTexObjectCreate and its kin");
-    e = describe(c, a, &res);
+    e = texture_describe(c, a, &res);
     if (e != CUDA_SUCCESS)
         return e;
     if (!grow())
@@ -125,7 +125,7 @@ CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vg
 
     if (a->surface > 1)
         return wrk_malformed(c, "neither a texture nor a surface");
-    o = find(a->object, a->surface);
+    o = texture_find(a->object, a->surface);
     if (!o)
         return CUDA_ERROR_INVALID_VALUE;
     e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object) : wrk_provider.cuTexObjectDestroy(a->object);

@@ -65,7 +65,8 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
 
 /* Removes all uses of a context that `end` is about to end. Returns the bytes of its memory,
  * charged until it has ended. */
-static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx, const struct wrk_wait *end)
+static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx,
+                              const struct wrk_wait *end)
 {
     wrk_set_context(w, ctx);
     wrk_waits_context_ends(w, ctx);
@@ -123,7 +124,7 @@ static void find_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
         *found = e->object;
 }
 
-static CUresult create(CUcontext *ctx, unsigned flags, int device)
+static CUresult context_create(CUcontext *ctx, unsigned flags, int device)
 {
     if (wrk_provider.cuCtxCreate_v2)
         return wrk_provider.cuCtxCreate_v2(ctx, flags, device);
@@ -139,7 +140,7 @@ static CUresult borrow(int device, struct wrk_lent_context *lent, CUcontext *ctx
     if (primary[device].ending) {
         if (!wrk_provider.cuCtxDestroy_v2)
             return CUDA_ERROR_NOT_SUPPORTED;
-        r = create(ctx, 0, device);
+        r = context_create(ctx, 0, device);
         lent->made = r == CUDA_SUCCESS ? *ctx : NULL;
         return r;
     }
@@ -185,7 +186,7 @@ void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *len
         wrk_provider.cuCtxDestroy_v2(lent->made);
 }
 
-static CUresult nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static CUresult context_nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
     (void)wait;
@@ -233,7 +234,7 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
     if (!primary[a->device].ending)
         return retain(c->w, a->device, a->context);
     /* The last release is in progress on a waiter: not between its call and the following steps. */
-    struct wrk_wait *wait = wrk_wait_long(c, nothing, land_retain);
+    struct wrk_wait *wait = wrk_wait_long(c, context_nothing, land_retain);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->ends = &primary[a->device];
@@ -367,7 +368,7 @@ static CUresult end_last(struct wrk_call *c, struct wrk_wait *wait, int device, 
         struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
 
         wait->buffer = wrk_greens_leave(c->w, handle);
-        bytes = leave(c->w, handle, ctx, wait);
+        bytes = context_leave(c->w, handle, ctx, wait);
         if (e)
             e->object = NULL;
     }
@@ -415,7 +416,7 @@ CUresult wrk_do_vgpCtxCreate(struct wrk_call *c, const struct vgp_args_vgpCtxCre
         return r;
     if (!wrk_provider.cuCtxCreate_v2 && !wrk_provider.cuCtxCreate_v4)
         return wrk_missing(c, "cuCtxCreate");
-    r = create(&ctx, a->flags, a->device);
+    r = context_create(&ctx, a->flags, a->device);
     if (r != CUDA_SUCCESS)
         return r;
     wrk_context_created(c->w, ctx);
@@ -448,7 +449,7 @@ CUresult wrk_do_vgpCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpCtxDe
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext ctx = e->object;
-    uint64_t bytes = leave(c->w, a->context, ctx, wait);
+    uint64_t bytes = context_leave(c->w, a->context, ctx, wait);
     wait->land = land_destroy;
     wrk_handle_drop(c, a->context, VGP_H_CONTEXT);
     return end_context(c, wait, (uintptr_t)ctx, bytes, ctx);

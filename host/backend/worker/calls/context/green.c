@@ -37,7 +37,7 @@ static struct green *greens;
 
 /* ---- resources ---- */
 
-static uint64_t keep(const CUdevResource *r, bool asked)
+static uint64_t green_keep(const CUdevResource *r, bool asked)
 {
     for (unsigned i = 0; asked && i < RESOURCES_MAX; i++) {
         if (resources[i].id && resources[i].asked && !memcmp(&resources[i].r, r, sizeof(*r)))
@@ -65,7 +65,7 @@ static uint16_t narrow(unsigned n)
     return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
 }
 
-static CUresult ask(struct wrk_call *c, const struct vgp_args_vgpDevResource *a, CUdevResource *out)
+static CUresult green_ask(struct wrk_call *c, const struct vgp_args_vgpDevResource *a, CUdevResource *out)
 {
     CUdevResourceType type = (CUdevResourceType)a->type;
     CUcontext ctx;
@@ -104,12 +104,12 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
     if (a->type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     memset(&out, 0, sizeof(out));
-    e = ask(c, a, &out);
+    e = green_ask(c, a, &out);
     if (e != CUDA_SUCCESS)
         return e;
     if (out.type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    r->resource = keep(&out, true);
+    r->resource = green_keep(&out, true);
     r->smCount = out.sm.smCount;
     r->minimum = out.sm.minSmPartitionSize;
     r->alignment = out.sm.smCoscheduledAlignment;
@@ -119,7 +119,7 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
 /* For both kinds of split, whose arrays have the same names. */
 #define GIVE(o, i, r) \
     do { \
-        (o)->resources[i] = keep(r, false); \
+        (o)->resources[i] = green_keep(r, false); \
         (o)->smCounts[i] = narrow((r)->sm.smCount); \
         (o)->minimums[i] = narrow((r)->sm.minSmPartitionSize); \
         (o)->alignments[i] = narrow((r)->sm.smCoscheduledAlignment); \
@@ -138,7 +138,7 @@ CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpRe
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (!wrk_provider.cuDevSmResourceSplitByCount)
         return wrk_missing(c, "cuDevSmResourceSplitByCount");
-    input = *in; /* keep() may reuse its slot */
+    input = *in; /* green_keep() may reuse its slot */
     memset(out, 0, sizeof(out));
     memset(&left, 0, sizeof(left));
     e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags, a->minCount);
@@ -175,7 +175,7 @@ CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpR
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (!wrk_provider.cuDevSmResourceSplit)
         return wrk_missing(c, "cuDevSmResourceSplit");
-    input = *in; /* keep() may reuse its slot */
+    input = *in; /* green_keep() may reuse its slot */
     memset(groups, 0, sizeof(groups));
     memset(out, 0, sizeof(out));
     memset(&left, 0, sizeof(left));
@@ -224,7 +224,7 @@ CUresult wrk_do_vgpResourceDesc(struct wrk_call *c, const struct vgp_args_vgpRes
 
 /* ---- green contexts ---- */
 
-static CUresult create(struct green *g, CUdevResourceDesc desc, int device, unsigned flags)
+static CUresult green_create(struct green *g, CUdevResourceDesc desc, int device, unsigned flags)
 {
     CUresult r = wrk_provider.cuGreenCtxCreate(&g->object, desc, device, flags);
 
@@ -256,7 +256,7 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
     if (!g)
         return CUDA_ERROR_OUT_OF_MEMORY;
     g->on.base = wrk_primary(a->device, &g->on.base_ctx);
-    r = g->on.base ? create(g, desc, a->device, a->flags) : CUDA_ERROR_INVALID_CONTEXT;
+    r = g->on.base ? green_create(g, desc, a->device, a->flags) : CUDA_ERROR_INVALID_CONTEXT;
     if (r != CUDA_SUCCESS) {
         free(g);
         return r;
@@ -272,7 +272,7 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
 }
 
 /* No internal use from now on. Its streams end only in name: the provider keeps them. */
-static void leave(struct wrk_worker *w, struct green *g)
+static void green_leave(struct wrk_worker *w, struct green *g)
 {
     struct green **p = &greens;
 
@@ -317,7 +317,7 @@ struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base)
             left->of[left->n].object = g->object;
             left->of[left->n++].page = wrk_host_func_context_ends(g->on.ctx);
         }
-        leave(w, g);
+        green_leave(w, g);
     }
     return left;
 }
@@ -363,7 +363,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
     wait->blocking = true; /* it may wait for the work */
     wait->arg[0] = (uintptr_t)g->object;
     wait->arg[1] = (uintptr_t)wrk_host_func_context_ends(g->on.ctx);
-    leave(c->w, g);
+    green_leave(c->w, g);
     return wrk_wait_start(c, wait);
 }
 

@@ -19,7 +19,7 @@ static struct {
 unsigned wrk_watches;
 uint64_t wrk_watched_ns;
 
-static struct wrk_answer query(struct wrk_worker *w, uint64_t handle)
+static struct wrk_answer watch_query(struct wrk_worker *w, uint64_t handle)
 {
     unsigned type = VGP_HANDLE_TYPE(handle);
     const struct wrk_handle_entry *e = wrk_handles_find(&w->handles, handle, type);
@@ -30,7 +30,7 @@ static struct wrk_answer query(struct wrk_worker *w, uint64_t handle)
                                : wrk_ask_stream(&wrk_provider, e->object);
 }
 
-static void end(struct wrk_worker *w, unsigned word, uint32_t value)
+static void watch_end(struct wrk_worker *w, unsigned word, uint32_t value)
 {
     watches[word].handle = 0;
     wrk_watches--;
@@ -45,11 +45,11 @@ bool wrk_watches_poll(struct wrk_worker *w, uint64_t now)
 
         if (!watches[i].handle)
             continue;
-        is = query(w, watches[i].handle).state;
+        is = watch_query(w, watches[i].handle).state;
         if (is == WRK_COMPLETE)
-            end(w, i, watches[i].sequence);
+            watch_end(w, i, watches[i].sequence);
         else if (is == WRK_UNKNOWN || now > watches[i].until_ns)
-            end(w, i, watches[i].sequence | VGP_WATCH_ASK);
+            watch_end(w, i, watches[i].sequence | VGP_WATCH_ASK);
     }
     return wrk_watches != 0;
 }
@@ -60,13 +60,13 @@ void wrk_watches_end(struct wrk_worker *w)
         return;
     for (unsigned i = 0; i < VGP_WATCHES; i++) {
         if (watches[i].handle)
-            end(w, i, watches[i].sequence | VGP_WATCH_ASK);
+            watch_end(w, i, watches[i].sequence | VGP_WATCH_ASK);
     }
 }
 
 /* Answers the query, and sets a watch if it is not complete. */
-static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
-                      struct wrk_answer a)
+static CUresult watch_begin(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
+                            struct wrk_answer a)
 {
     struct wrk_worker *w = c->w;
 
@@ -74,7 +74,7 @@ static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32
         return wrk_malformed(c, "word %u, sequence %u", word, sequence);
     /* used by another watch, which the guest renews after some time */
     if (watches[word].handle)
-        end(w, word, watches[word].sequence | VGP_WATCH_ASK);
+        watch_end(w, word, watches[word].sequence | VGP_WATCH_ASK);
     if (a.state != WRK_RUNNING || wrk_captures)
         return a.result;
     watches[word].handle = handle;
@@ -89,8 +89,8 @@ CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEvent
     CUevent event;
     CUresult r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
 
-    return watch(c, a->event, a->word, a->sequence,
-                 r == CUDA_SUCCESS ? wrk_ask_event(&wrk_provider, event) : wrk_answer_of(r));
+    return watch_begin(c, a->event, a->word, a->sequence,
+                       r == CUDA_SUCCESS ? wrk_ask_event(&wrk_provider, event) : wrk_answer_of(r));
 }
 
 CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a)
@@ -100,6 +100,6 @@ CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStre
 
     if (r == CUDA_SUCCESS && !wrk_provider.cuStreamQuery)
         r = wrk_missing(c, "cuStreamQuery");
-    return watch(c, a->stream, a->word, a->sequence,
-                 r == CUDA_SUCCESS ? wrk_ask_stream(&wrk_provider, stream) : wrk_answer_of(r));
+    return watch_begin(c, a->stream, a->word, a->sequence,
+                       r == CUDA_SUCCESS ? wrk_ask_stream(&wrk_provider, stream) : wrk_answer_of(r));
 }

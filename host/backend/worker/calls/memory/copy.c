@@ -117,7 +117,8 @@ static bool provider_can(void)
 }
 
 /* Checks the kinds against each other and the reply; sets the pitch of packed sides. */
-static CUresult check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k, uint64_t *total)
+static CUresult copy_check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
+                           uint64_t *total)
 {
     if (a->dstKind > VGP_COPY_ARRAY || a->dstKind == VGP_COPY_INLINE ||
         (a->srcKind > VGP_COPY_HOST && a->srcKind != VGP_COPY_ARRAY) || a->when > VGP_WHEN_COMPLETE)
@@ -193,7 +194,7 @@ static bool is_past(const struct wrk_call *c, const struct vgp_args_vgpCopy *a)
 }
 
 /* Issues a copy with both sides resolved. */
-static CUresult issue(const struct copy *k, bool past)
+static CUresult copy_issue(const struct copy *k, bool past)
 {
     CUresult e;
 
@@ -259,7 +260,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
 
     if (!provider_can())
         return wrk_missing(c, "cuMemcpy3DAsync and its kin");
-    CUresult e = check(c, a, &k, &total);
+    CUresult e = copy_check(c, a, &k, &total);
     if (e == CUDA_SUCCESS)
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
     /* A node would access the worker's own memory at each launch, after the call. */
@@ -277,7 +278,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     if (total) {
         e = sides(c, a, &k, data);
         if (e == CUDA_SUCCESS)
-            e = issue(&k, is_past(c, a));
+            e = copy_issue(&k, is_past(c, a));
         if (e != CUDA_SUCCESS)
             return e;
     }

@@ -146,8 +146,8 @@ static CUresult give(struct wrk_call *c, CUcontext ctx, int what, const char *ma
 }
 
 /* Provider handle behind a guest handle; its token has to be dropped eventually. */
-static CUresult take(struct wrk_call *c, const char *magic, const void *handle, struct handle *h,
-                     void *payload, CUresult none)
+static CUresult ipc_take(struct wrk_call *c, const char *magic, const void *handle, struct handle *h,
+                         void *payload, CUresult none)
 {
     static const uint8_t zero[sizeof(h->zero)];
 
@@ -207,7 +207,7 @@ static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags
 {
     CUipcMemHandle real;
     struct handle h;
-    CUresult e = take(c, magic_memory, handle, &h, &real, CUDA_ERROR_INVALID_VALUE);
+    CUresult e = ipc_take(c, magic_memory, handle, &h, &real, CUDA_ERROR_INVALID_VALUE);
 
     if (e != CUDA_SUCCESS)
         return e;
@@ -334,7 +334,7 @@ CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpc
     if (provider_shares())
         memcpy(&real, handle, sizeof(real));
     else
-        e = take(c, magic_event, handle, &h, &real, CUDA_ERROR_INVALID_HANDLE);
+        e = ipc_take(c, magic_event, handle, &h, &real, CUDA_ERROR_INVALID_HANDLE);
     if (e != CUDA_SUCCESS)
         return e;
     e = wrk_provider.cuIpcOpenEventHandle(&event, real);

@@ -20,7 +20,7 @@ struct wrk_binding {
     VGB_COUNTED struct wrk_phys *phys;
 };
 
-static CUresult refuse(struct wrk_call *c, CUresult r, const char *why)
+static CUresult multicast_refuse(struct wrk_call *c, CUresult r, const char *why)
 {
     wrk_notify_detail(c->w, why);
     return r;
@@ -29,9 +29,9 @@ static CUresult refuse(struct wrk_call *c, CUresult r, const char *why)
 /* An object that other processes could open would leave the VM. */
 CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types)
 {
-    return handle_types
-               ? refuse(c, CUDA_ERROR_NOT_SUPPORTED, "multicast objects that can be exported are not served")
-               : CUDA_SUCCESS;
+    return handle_types ? multicast_refuse(c, CUDA_ERROR_NOT_SUPPORTED,
+                                           "multicast objects that can be exported are not served")
+                        : CUDA_SUCCESS;
 }
 
 CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags)
@@ -76,7 +76,7 @@ static CUresult object_get(struct wrk_call *c, uint64_t handle, struct wrk_alloc
     CUresult r = wrk_allocation_get(c, handle, out);
 
     if (r == CUDA_SUCCESS && !(*out)->phys->team)
-        r = refuse(c, CUDA_ERROR_INVALID_VALUE, "the handle is not that of a multicast object");
+        r = multicast_refuse(c, CUDA_ERROR_INVALID_VALUE, "the handle is not that of a multicast object");
     return r;
 }
 
@@ -100,7 +100,8 @@ static CUresult bindable(struct wrk_call *c, uint64_t handle, struct wrk_allocat
     CUresult r = object_get(c, handle, out);
 
     return r == CUDA_SUCCESS && !wrk_team_complete((*out)->phys)
-               ? refuse(c, CUDA_ERROR_ILLEGAL_STATE, "not all devices of the multicast object were added")
+               ? multicast_refuse(c, CUDA_ERROR_ILLEGAL_STATE,
+                                  "not all devices of the multicast object were added")
                : r;
 }
 
@@ -120,7 +121,7 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vg
     if (r == CUDA_SUCCESS)
         r = wrk_allocation_get(c, a->memory, &memory);
     if (r == CUDA_SUCCESS && memory->phys->team)
-        r = refuse(c, CUDA_ERROR_INVALID_VALUE, "a multicast object is no memory to bind");
+        r = multicast_refuse(c, CUDA_ERROR_INVALID_VALUE, "a multicast object is no memory to bind");
     if (r != CUDA_SUCCESS)
         return r;
     if (!wrk_provider.cuMulticastBindMem || !wrk_provider.cuMulticastUnbind)

@@ -22,7 +22,7 @@ static struct pool *pools;
 static struct wrk_worker *self;
 static const struct vgp_provider *lower; /* functions below this filter */
 
-static bool note(CUmemoryPool pool, const uint8_t *token, bool imported)
+static bool pool_share_note(CUmemoryPool pool, const uint8_t *token, bool imported)
 {
     struct pool *p = calloc(1, sizeof(*p));
 
@@ -41,7 +41,7 @@ void wrk_share_note_pool(CUmemoryPool pool)
     uint8_t token[VGB_TOKEN];
 
     if (wrk_share_latest(token))
-        note(pool, token, false);
+        pool_share_note(pool, token, false);
 }
 
 static CUresult s_pool_destroy(CUmemoryPool pool)
@@ -119,7 +119,7 @@ CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMe
     r = wrk_provider.cuMemPoolImportFromShareableHandle(&pool, (void *)(uintptr_t)fd,
                                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     vgb_close(&fd);
-    if (r == CUDA_SUCCESS && !note(pool, token, true)) {
+    if (r == CUDA_SUCCESS && !pool_share_note(pool, token, true)) {
         lower->cuMemPoolDestroy(pool);
         r = CUDA_ERROR_OUT_OF_MEMORY;
     }
