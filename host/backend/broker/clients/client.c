@@ -28,7 +28,7 @@ static unsigned nclients;
 static struct brk_lines lines;
 
 static void grant_waiting(void);
-static void reserve(struct brk_client *c, uint64_t want, uint64_t least);
+static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least);
 
 /* Number of clients, except those whose killed worker is yet to be reaped. */
 static unsigned living(void)
@@ -272,7 +272,7 @@ bool brk_client_expire(uint64_t now_ns)
     for (struct brk_client *c = clients; c; c = next) {
         next = c->next;
         if (c->wants && c->wants_until_ns && c->state == BRK_C_SERVING) {
-            reserve(c, c->wants, c->wants);
+            client_reserve(c, c->wants, c->wants);
             wait |= c->wants != 0;
         }
         if (c->state != BRK_C_WAITING)
@@ -422,7 +422,7 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
 
 /* Answers a RESERVE of `want` bytes, or at least `least`; deferred if memory is about to be
  * released. */
-static void reserve(struct brk_client *c, uint64_t want, uint64_t least)
+static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least)
 {
     bool all = brk_quota_move(&brk_vram, c->vram, want);
     bool ok = all || (least < want && brk_quota_move(&brk_vram, c->vram, least));
@@ -463,7 +463,7 @@ static void grant_waiting(void)
 {
     for (struct brk_client *c = clients; c; c = c->next) {
         if (c->wants && c->state == BRK_C_SERVING)
-            reserve(c, c->wants, c->wants);
+            client_reserve(c, c->wants, c->wants);
     }
 }
 
@@ -488,7 +488,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (m->type == VGB_M_WORK && brk_pace_message(c, m)) {
         return;
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
-        reserve(c, m->value, least_of(m));
+        client_reserve(c, m->value, least_of(m));
     } else if (m->type == VGB_M_ASK_USAGE) {
         brk_usage_answer(c->proc, clients);
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {

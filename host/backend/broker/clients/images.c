@@ -80,7 +80,7 @@ static uint64_t filling_bytes, last_number;
 static uint64_t held_bytes; /* bytes of evicted images that still have holders */
 static struct brk_lines lines;
 
-static bool same(const struct name *a, const struct name *b)
+static bool images_same(const struct name *a, const struct name *b)
 {
     return a->size == b->size && a->domain == b->domain && !memcmp(a->hash, b->hash, sizeof(a->hash));
 }
@@ -93,7 +93,7 @@ static struct image *find_kept(const struct name *name)
     for (struct image **at = &images; *at; at = &(*at)->next) {
         struct image *i = *at;
 
-        if (!same(&i->name, name))
+        if (!images_same(&i->name, name))
             continue;
         *at = i->next;
         i->next = images;
@@ -275,7 +275,7 @@ static bool may_fill(const struct brk_client *c, const struct name *name)
         name->size > brk_opt.image_cache / 2)
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
-        if (f->client == c && same(&f->name, name))
+        if (f->client == c && images_same(&f->name, name))
             return false; /* threads of the same program load the same image */
     }
     return true;

@@ -428,7 +428,7 @@ bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *t
     return false;
 }
 
-static void start(void)
+static void pace_start(void)
 {
     cpu_set_t may;
 
@@ -469,7 +469,7 @@ void brk_pace_changed(void)
         pace.warned = true;
         return;
     }
-    start();
+    pace_start();
     uint64_t others = brk_arbiter_slowest(vgb_now_ns());
 
     brk_fair_weight(&pace.vm, brk_opt.weight, others == BRK_FAIR_NONE ? pace.vm.vtime : others);

@@ -27,7 +27,7 @@ static void answered(struct brk_client *c)
     c->asked_ns = vgb_now_ns();
 }
 
-static struct brk_client_region *find(struct brk_client *c, uint32_t id)
+static struct brk_client_region *regions_find(struct brk_client *c, uint32_t id)
 {
     for (struct brk_client_region *r = c->regions; r; r = r->next) {
         if (r->id == id)
@@ -176,7 +176,7 @@ static uint32_t refusal(const struct brk_client *c)
 
 uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
 {
-    struct brk_client_region *r = find(c, m->region);
+    struct brk_client_region *r = regions_find(c, m->region);
     uint64_t sum = 0;
     bool last = !(m->flags & VGB_MAP_MORE);
 
@@ -197,7 +197,7 @@ uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
 
         if (status)
             return status;
-        r = find(c, m->region);
+        r = regions_find(c, m->region);
     } else if (r->complete || r->unmapping) {
         return VGPU_S_BUSY;
     } else if (r->va != m->va || r->length != m->length || r->done != m->offset ||
@@ -232,7 +232,7 @@ static void send_about(struct brk_client *c, uint32_t type, uint32_t region)
 
 uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
 {
-    struct brk_client_region *r = find(c, region);
+    struct brk_client_region *r = regions_find(c, region);
 
     if (c->state != BRK_C_SERVING)
         return refusal(c);
@@ -334,7 +334,7 @@ static bool mapper_message(struct brk_client *c, struct brk_client_region *r, co
 
 void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken)
 {
-    struct brk_client_region *r = find(c, region);
+    struct brk_client_region *r = regions_find(c, region);
 
     if (!r || c->state != BRK_C_SERVING)
         return;
@@ -349,7 +349,7 @@ void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken)
 
 bool brk_region_message(struct brk_client *c, const struct vgb_msg *m)
 {
-    struct brk_client_region *r = find(c, m->region);
+    struct brk_client_region *r = regions_find(c, m->region);
 
     if (r && r->by_mapper)
         return mapper_message(c, r, m);

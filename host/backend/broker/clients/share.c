@@ -98,7 +98,7 @@ static bool same_token(const uint8_t *a, const uint8_t *b)
     return !differ;
 }
 
-static struct share *find(const uint8_t *token)
+static struct share *share_find(const uint8_t *token)
 {
     struct share *s = shares;
 
@@ -264,7 +264,7 @@ void brk_share_client_gone(struct brk_client *c)
     tell_holders();
 }
 
-static int memory(uint64_t length, bool now)
+static int share_memory(uint64_t length, bool now)
 {
     int fd = memfd_create("vgpu-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -275,7 +275,7 @@ static int memory(uint64_t length, bool now)
     return fd;
 }
 
-static void answer(struct brk_client *c, const struct share *s, uint32_t status)
+static void share_answer(struct brk_client *c, const struct share *s, uint32_t status)
 {
     struct vgb_msg a = {.type = VGB_M_SHARED, .status = status};
 
@@ -287,7 +287,7 @@ static void answer(struct brk_client *c, const struct share *s, uint32_t status)
     brk_proc_send(c->proc, &a, s ? &s->fd : NULL, s && s->fd >= 0 ? 1 : 0);
 }
 
-static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct share **out)
+static uint32_t share_create(struct brk_client *c, const struct vgb_msg *m, struct share **out)
 {
     struct share *s;
     bool paged = m->flags != VGB_SHARE_PAYLOAD;
@@ -300,7 +300,7 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
     s->kind = (enum vgb_share_kind)m->flags;
     s->length = m->length;
     s->domain = c->ops;
-    s->fd = paged ? memory(m->length, m->flags == VGB_SHARE_EVENT) : -1;
+    s->fd = paged ? share_memory(m->length, m->flags == VGB_SHARE_EVENT) : -1;
     memcpy(s->words.payload, m->share.payload, VGB_PAYLOAD);
     if (brk_vram.limit && !vgp_range_ok(c->shared_bytes, beyond_rounding(s), c->vram)) {
         vgb_close(&s->fd);
@@ -327,7 +327,7 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
 /* Objects of another VM or of another kind are not found. */
 static uint32_t open_one(struct brk_client *c, const struct vgb_msg *m, struct share **out)
 {
-    struct share *s = find(m->share.token);
+    struct share *s = share_find(m->share.token);
     bool more;
 
     if (!s || s->domain != c->ops || s->kind != m->flags || (!s->maker && s->kind != VGB_SHARE_FD))
@@ -358,7 +358,7 @@ bool brk_share_message(struct brk_client *c, const struct vgb_msg *m)
     uint32_t status;
 
     if (m->type == VGB_M_SHARE_DROP) {
-        s = find(m->share.token);
+        s = share_find(m->share.token);
         struct hold **at = s ? hold_of(s, c) : NULL;
 
         if (!at || !*at)
@@ -367,14 +367,14 @@ bool brk_share_message(struct brk_client *c, const struct vgb_msg *m)
             c->left_event |= s->kind == VGB_SHARE_EVENT && (s->holds != *at || (*at)->next);
             drop_hold(s, at);
         }
-        answer(c, NULL, VGPU_S_OK);
+        share_answer(c, NULL, VGPU_S_OK);
         return true;
     }
     if (!well_formed(m))
         return false;
     if (!c->holder)
         c->holder = ++last_holder ? last_holder : ++last_holder;
-    status = m->type == VGB_M_SHARE_NEW ? create(c, m, &s) : open_one(c, m, &s);
-    answer(c, s, status);
+    status = m->type == VGB_M_SHARE_NEW ? share_create(c, m, &s) : open_one(c, m, &s);
+    share_answer(c, s, status);
     return true;
 }

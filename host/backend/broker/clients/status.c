@@ -27,8 +27,8 @@ static size_t used;
 static char device[VGB_MSG_TEXT];
 static bool soft_gpu;
 
-static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void say(const char *fmt, ...)
+static void status_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void status_say(const char *fmt, ...)
 {
     char line[4400];
     va_list ap;
@@ -66,10 +66,10 @@ static const char *harmless(const char *label)
 
 static void say_use(const char *whose, const struct brk_use *u)
 {
-    say("%s calls %llu waits %llu errors %llu copied %llu cpu-ms %llu throttled-ms %llu\n", whose,
-        (unsigned long long)u->calls, (unsigned long long)u->waits, (unsigned long long)u->errors,
-        (unsigned long long)u->copied, (unsigned long long)u->cpu_ns / 1000000,
-        (unsigned long long)u->throttled_ns / 1000000);
+    status_say("%s calls %llu waits %llu errors %llu copied %llu cpu-ms %llu throttled-ms %llu\n", whose,
+               (unsigned long long)u->calls, (unsigned long long)u->waits, (unsigned long long)u->errors,
+               (unsigned long long)u->copied, (unsigned long long)u->cpu_ns / 1000000,
+               (unsigned long long)u->throttled_ns / 1000000);
 }
 
 static void describe_vm(void)
@@ -83,20 +83,21 @@ static void describe_vm(void)
     }
     clock_gettime(CLOCK_MONOTONIC, &now);
     say_use("vm", &sum);
-    say("vm now-ms %llu gpu-memory %llu vram-used %llu pin-used %llu blob-used %llu paced %u soft %u\n",
+    status_say(
+        "vm now-ms %llu gpu-memory %llu vram-used %llu pin-used %llu blob-used %llu paced %u soft %u\n",
         (unsigned long long)now.tv_sec * 1000u + (unsigned long long)now.tv_nsec / 1000000u,
         (unsigned long long)brk_opt.gpu_memory, (unsigned long long)brk_vram.used,
         (unsigned long long)brk_pins.used, (unsigned long long)brk_blobs.used, brk_pace_works(), soft_gpu);
-    say("vm clients-started %llu clients-refused %llu memory-refused %llu workers-lost %llu\n",
-        (unsigned long long)brk_totals.clients, (unsigned long long)brk_totals.clients_refused,
-        (unsigned long long)brk_totals.memory_refused, (unsigned long long)brk_totals.workers_lost);
-    say("vm image-kept %llu image-count %llu image-hits %llu image-hit-bytes %llu image-misses %llu "
-        "image-stored %llu image-evicted %llu image-refused %llu\n",
-        (unsigned long long)brk_images.bytes, (unsigned long long)brk_images.count,
-        (unsigned long long)brk_images.hits, (unsigned long long)brk_images.hit_bytes,
-        (unsigned long long)brk_images.misses, (unsigned long long)brk_images.kept,
-        (unsigned long long)brk_images.evicted, (unsigned long long)brk_images.refused);
-    say("device %s\n", device);
+    status_say("vm clients-started %llu clients-refused %llu memory-refused %llu workers-lost %llu\n",
+               (unsigned long long)brk_totals.clients, (unsigned long long)brk_totals.clients_refused,
+               (unsigned long long)brk_totals.memory_refused, (unsigned long long)brk_totals.workers_lost);
+    status_say("vm image-kept %llu image-count %llu image-hits %llu image-hit-bytes %llu image-misses %llu "
+               "image-stored %llu image-evicted %llu image-refused %llu\n",
+               (unsigned long long)brk_images.bytes, (unsigned long long)brk_images.count,
+               (unsigned long long)brk_images.hits, (unsigned long long)brk_images.hit_bytes,
+               (unsigned long long)brk_images.misses, (unsigned long long)brk_images.kept,
+               (unsigned long long)brk_images.evicted, (unsigned long long)brk_images.refused);
+    status_say("device %s\n", device);
 }
 
 static void describe_books(void)
@@ -104,8 +105,8 @@ static void describe_books(void)
     struct brk_books b;
     const char *wrong = brk_books_wrong(&b);
 
-    say("books clients %u ending %u regions %u shares %u %s\n", b.clients, b.ending, b.regions, b.shares,
-        wrong ? wrong : "even");
+    status_say("books clients %u ending %u regions %u shares %u %s\n", b.clients, b.ending, b.regions,
+               b.shares, wrong ? wrong : "even");
 }
 
 static void describe(void)
@@ -114,27 +115,27 @@ static void describe(void)
     struct brk_use u;
 
     used = 0;
-    say("backend %ld %s\n", (long)getpid(),
-        brk_opt.vhost_user     ? brk_opt.vhost_user
-        : brk_opt.inherited[0] ? brk_opt.inherited
-        : brk_opt.listen       ? brk_opt.listen
-                               : "-");
-    say("name %s\n", brk_opt.name[0] ? brk_opt.name : "-");
+    status_say("backend %ld %s\n", (long)getpid(),
+               brk_opt.vhost_user     ? brk_opt.vhost_user
+               : brk_opt.inherited[0] ? brk_opt.inherited
+               : brk_opt.listen       ? brk_opt.listen
+                                      : "-");
+    status_say("name %s\n", brk_opt.name[0] ? brk_opt.name : "-");
     for (unsigned i = 0; i < BRK_L_COUNT; i++)
-        say("limit %s %llu\n", brk_limits[i].name,
-            (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));
+        status_say("limit %s %llu\n", brk_limits[i].name,
+                   (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));
     describe_vm();
     describe_books();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!c->shared || !c->proc || c->state != BRK_C_SERVING)
             continue;
-        say("client %ld %u %llu %s\n", (long)c->proc->pid,
-            __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
-            (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED),
-            harmless(c->label));
+        status_say("client %ld %u %llu %s\n", (long)c->proc->pid,
+                   __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
+                   (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED),
+                   harmless(c->label));
         if (brk_pace_works())
-            say("share %ld %u %u %llu\n", (long)c->proc->pid, c->fair.weight, c->fair.cap,
-                (unsigned long long)c->fair.used_ns / 1000000);
+            status_say("share %ld %u %u %llu\n", (long)c->proc->pid, c->fair.weight, c->fair.cap,
+                       (unsigned long long)c->fair.used_ns / 1000000);
         brk_totals_use(c, &u);
         snprintf(whose, sizeof(whose), "use %ld", (long)c->proc->pid);
         say_use(whose, &u);

@@ -13,7 +13,7 @@
 
 struct brk_totals brk_totals;
 
-static void add(uint64_t *sum, uint64_t n)
+static void totals_add(uint64_t *sum, uint64_t n)
 {
     if (__builtin_add_overflow(*sum, n, sum))
         *sum = UINT64_MAX;
@@ -36,7 +36,7 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
         c->cpu_ns = cpu;
     *u = (struct brk_use){.cpu_ns = c->cpu_ns, .throttled_ns = c->throttled_ns};
     if (c->brake)
-        add(&u->throttled_ns, vgb_now_ns() - c->braked_ns);
+        totals_add(&u->throttled_ns, vgb_now_ns() - c->braked_ns);
     if (!c->shared)
         return;
     u->calls = credible(c, 0, __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED), CALLS_PER_MS);
@@ -47,12 +47,12 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
 
 void brk_totals_add(struct brk_use *sum, const struct brk_use *u)
 {
-    add(&sum->calls, u->calls);
-    add(&sum->waits, u->waits);
-    add(&sum->errors, u->errors);
-    add(&sum->copied, u->copied);
-    add(&sum->cpu_ns, u->cpu_ns);
-    add(&sum->throttled_ns, u->throttled_ns);
+    totals_add(&sum->calls, u->calls);
+    totals_add(&sum->waits, u->waits);
+    totals_add(&sum->errors, u->errors);
+    totals_add(&sum->copied, u->copied);
+    totals_add(&sum->cpu_ns, u->cpu_ns);
+    totals_add(&sum->throttled_ns, u->throttled_ns);
 }
 
 void brk_totals_gone(struct brk_client *c)

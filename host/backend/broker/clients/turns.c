@@ -83,7 +83,7 @@ static uint64_t bound(const struct brk_client *c)
     return higher ? BOUND_LOW_NS : others || turns.contended ? BOUND_NS : BOUND_ALONE_NS;
 }
 
-static void tell(struct brk_client *c, bool open, uint64_t now)
+static void turns_tell(struct brk_client *c, bool open, uint64_t now)
 {
     struct vgb_msg m = {.type = VGB_M_TURN, .status = open, .value = bound(c), .flags = ++c->turn.number};
 
@@ -184,16 +184,16 @@ static void decide(uint64_t now)
             continue;
         busy |= c->turn.work == VGB_WORK_BUSY;
         if (c->turn.open && must_leave(c, next, now))
-            tell(c, false, now);
+            turns_tell(c, false, now);
         else if (c->turn.open && c->turn.bound_ns != bound(c))
-            tell(c, true, now);
+            turns_tell(c, true, now);
         /* A client of higher priority does not wait for work in flight; no client waits
          * indefinitely. */
         taken |= c->turn.open || (c->turn.closing && now - c->turn.told_ns < OVERRUN_NS &&
                                   !(next && priority(next) > priority(c)));
     }
     if (next && !taken)
-        tell(next, true, now);
+        turns_tell(next, true, now);
     brk_arbiter_busy(busy);
     turns.sharers = brk_arbiter_others_busy(now);
 }
@@ -220,7 +220,7 @@ static void arm(void)
     timerfd_settime(turns.timer.fd, 0, &t, NULL);
 }
 
-static void look(void)
+static void turns_look(void)
 {
     uint64_t now = vgb_now_ns();
 
@@ -236,7 +236,7 @@ static void on_tick(struct brk_source *s, uint32_t events)
 
     (void)events;
     if (read(s->fd, &expired, sizeof(expired)) == sizeof(expired))
-        look();
+        turns_look();
 }
 
 /* ---- for others ---- */
@@ -253,7 +253,7 @@ void brk_turns_client(struct brk_client *c)
     c->fair =
         (struct brk_fair){.weight = brk_opt.client_weight, .cap = brk_opt.client_cap, .vtime = turns.floor};
     c->turn = (struct brk_turn){.since_ns = now};
-    tell(c, false, now);
+    turns_tell(c, false, now);
 }
 
 bool brk_turns_message(struct brk_client *c, const struct vgb_msg *m)
@@ -293,7 +293,7 @@ void brk_turns_changed(void)
 
     brk_fair_weight(&turns.vm, brk_opt.weight, others == BRK_FAIR_NONE ? turns.vm.vtime : others);
     turns.vm.cap = brk_opt.cap;
-    look();
+    turns_look();
 }
 
 void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
@@ -301,7 +301,7 @@ void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
     charge(vgb_now_ns());
     brk_fair_weight(&c->fair, weight, turns.floor);
     c->fair.cap = cap;
-    look();
+    turns_look();
 }
 
 void brk_turns_gone(struct brk_client *c)
@@ -310,7 +310,7 @@ void brk_turns_gone(struct brk_client *c)
         return;
     c->turn.work = VGB_WORK_NONE;
     c->turn.open = c->turn.closing = false;
-    look();
+    turns_look();
 }
 
 void brk_turns_stop(void)

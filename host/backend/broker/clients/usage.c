@@ -28,7 +28,7 @@ uint64_t brk_usage_cpu(const struct brk_proc *p)
     return p->warden && !brk_warden_gone(p->warden) ? ns + cpu_of(brk_warden_pid(p->warden)) : ns;
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
+static uint64_t usage_add(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
 }
@@ -45,8 +45,8 @@ static void add_client(struct brk_client *c, struct vgb_msg *m)
     use.worker = (uint32_t)c->proc->pid;
     use.memory = __atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED);
     use.cpu_ns = brk_usage_cpu(c->proc);
-    m->va = add(m->va, use.memory);
-    m->offset = add(m->offset, use.cpu_ns);
+    m->va = usage_add(m->va, use.memory);
+    m->offset = usage_add(m->offset, use.cpu_ns);
     m->length++;
     if (use.pid && m->nruns < VGB_MSG_RUNS)
         m->uses[m->nruns++] = use;

@@ -40,8 +40,8 @@ struct answer {
     size_t used;
 };
 
-static void say(struct answer *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct answer *a, const char *fmt, ...)
+static void control_say(struct answer *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void control_say(struct answer *a, const char *fmt, ...)
 {
     va_list ap;
     int n;
@@ -66,27 +66,28 @@ static uint64_t value_for(const struct brk_client *c, enum brk_limit_id id)
     return brk_limit_of_client(&c->limits, id);
 }
 
-static void get(struct answer *a, const char *name, pid_t pid)
+static void control_get(struct answer *a, const char *name, pid_t pid)
 {
     const struct brk_client *c = pid ? brk_adjust_find(pid) : NULL;
     enum brk_limit_id only = name ? brk_limit_find(name) : BRK_L_COUNT;
 
     if (name && only == BRK_L_COUNT) {
-        say(a, "error: no limit has this name");
+        control_say(a, "error: no limit has this name");
         return;
     }
     if (pid && (!c || (name && !brk_limit_is_client(only)))) {
-        say(a, "error: %s", c ? "not a limit of one client" : "no such client");
+        control_say(a, "error: %s", c ? "not a limit of one client" : "no such client");
         return;
     }
-    say(a, "ok\n");
+    control_say(a, "ok\n");
     for (unsigned i = 0; i < BRK_L_COUNT; i++) {
         if ((!name || only == i) && (!c || brk_limit_is_client((enum brk_limit_id)i)))
-            say(a, "%s %llu\n", brk_limits[i].name, (unsigned long long)value_for(c, (enum brk_limit_id)i));
+            control_say(a, "%s %llu\n", brk_limits[i].name,
+                        (unsigned long long)value_for(c, (enum brk_limit_id)i));
     }
 }
 
-static void set(struct answer *a, const char *name, const char *text, pid_t pid)
+static void control_set(struct answer *a, const char *name, const char *text, pid_t pid)
 {
     enum brk_limit_id id = brk_limit_find(name);
     const char *wrong;
@@ -94,14 +95,14 @@ static void set(struct answer *a, const char *name, const char *text, pid_t pid)
     uint64_t value;
 
     if (id == BRK_L_COUNT) {
-        say(a, "error: no limit has this name");
+        control_say(a, "error: no limit has this name");
     } else if (!brk_limit_parse(id, text, &value, want)) {
-        say(a, "error: %s: %s is needed", name, want);
+        control_say(a, "error: %s: %s is needed", name, want);
     } else if ((wrong = brk_adjust(id, value, pid))) {
-        say(a, "error: %s: %s", name, wrong);
+        control_say(a, "error: %s: %s", name, wrong);
     } else {
         vgb_log(VGB_INFO, "%s is %llu now%s", name, (unsigned long long)value, pid ? ", for one client" : "");
-        say(a, "ok\n");
+        control_say(a, "ok\n");
     }
 }
 
@@ -130,15 +131,15 @@ static void serve(struct answer *a, char *text)
         word[n++] = w;
     if (n && n <= WORDS_MAX && take_client(word, &n, &pid)) {
         if (!strcmp(word[0], "get") && n <= 2) {
-            get(a, n == 2 ? word[1] : NULL, pid);
+            control_get(a, n == 2 ? word[1] : NULL, pid);
             return;
         }
         if (!strcmp(word[0], "set") && n == 3) {
-            set(a, word[1], word[2], pid);
+            control_set(a, word[1], word[2], pid);
             return;
         }
     }
-    say(a, "error: not understood: get [NAME] [client PID], or set NAME VALUE [client PID]");
+    control_say(a, "error: not understood: get [NAME] [client PID], or set NAME VALUE [client PID]");
 }
 
 static void peer_close(struct peer *p)
@@ -169,7 +170,7 @@ static void on_request(struct brk_source *s, uint32_t events)
     for (ssize_t i = 0; i < n; i++)
         words &= text[i] == '\n' || isprint((unsigned char)text[i]);
     if (!words) {
-        say(&a, "error: a request is at most %u characters of text", REQUEST_MAX);
+        control_say(&a, "error: a request is at most %u characters of text", REQUEST_MAX);
     } else {
         text[n] = '\0';
         serve(&a, text);

@@ -73,7 +73,7 @@ const char *brk_inherit(struct brk_options *o, int fd)
 }
 
 /* A decimal number and nothing else, or -1. */
-static long number(const char *text)
+static long inherit_number(const char *text)
 {
     char *end;
     long n;
@@ -86,7 +86,7 @@ static long number(const char *text)
 
 int brk_inherit_activation(struct brk_options *o)
 {
-    const long pid = number(getenv("LISTEN_PID")), n = number(getenv("LISTEN_FDS"));
+    const long pid = inherit_number(getenv("LISTEN_PID")), n = inherit_number(getenv("LISTEN_FDS"));
     const bool ours = pid == (long)getpid();
 
     unsetenv("LISTEN_PID");
@@ -115,7 +115,7 @@ void brk_inherit_close_on_exec(void)
     struct dirent *e;
 
     while (d && (e = readdir(d))) {
-        const long fd = number(e->d_name);
+        const long fd = inherit_number(e->d_name);
 
         if (fd > 2)
             fcntl((int)fd, F_SETFD, FD_CLOEXEC);

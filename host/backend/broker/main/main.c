@@ -61,7 +61,7 @@ static void raise_descriptor_limit(void)
     }
 }
 
-static int start(void)
+static int main_start(void)
 {
     int r = 0;
 
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     brk_inherit_close_on_exec();
     raise_descriptor_limit();
     brk_supervisor_start();
-    r = start();
+    r = main_start();
     while (!r && brk_loop_once(brk_images_tick(brk_supervisor_tick(brk_pool_tick())))) {
         if (brk_pool_broken())
             r = BRK_EXIT_NO_GPU;

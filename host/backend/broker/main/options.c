@@ -246,7 +246,7 @@ static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t
     return brk_parse_size(text, n) && *n >= low && *n <= high;
 }
 
-static int bad(const char *option, const char *value, const char *want)
+static int options_bad(const char *option, const char *value, const char *want)
 {
     fprintf(stderr, "vgpu-backend: %s %s: %s\n", option, value, want);
     return BRK_EXIT_USAGE;
@@ -262,7 +262,7 @@ static int bad_empty(const char *name)
 static int set_path(char *to, size_t size, const char *option, const char *value)
 {
     if (strlen(value) >= size)
-        return bad(option, value, "path too long");
+        return options_bad(option, value, "path too long");
     memcpy(to, value, strlen(value) + 1);
     return -1;
 }
@@ -275,7 +275,7 @@ static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *a
 
     if (!brk_limit_parse(id, arg, &n, want)) {
         snprintf(option, sizeof(option), "--%s", brk_limits[id].name);
-        return bad(option, arg, want);
+        return options_bad(option, arg, want);
     }
     brk_limit_put(o, id, n);
     if (brk_limit_is_share(id))
@@ -284,7 +284,7 @@ static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *a
 }
 
 /* Parses an option; -1 = continue, else the exit code. */
-static int take(struct brk_options *o, int ch, const char *arg)
+static int options_take(struct brk_options *o, int ch, const char *arg)
 {
     const char *wrong;
     uint64_t n = 0;
@@ -300,7 +300,7 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_NAME:
         if (!brk_name_valid(arg))
-            return bad("--name", arg, "1 to 48 letters, digits, '.', '_', '-', '@'");
+            return options_bad("--name", arg, "1 to 48 letters, digits, '.', '_', '-', '@'");
         snprintf(o->name, sizeof(o->name), "%s", arg);
         return -1;
     case O_LOG:
@@ -310,20 +310,21 @@ static int take(struct brk_options *o, int ch, const char *arg)
         o->status = arg;
         return -1;
     case O_STATUSUSER:
-        return brk_parse_user(arg, &o->status_uid) ? -1 : bad("--status-user", arg, "no such user");
+        return brk_parse_user(arg, &o->status_uid) ? -1 : options_bad("--status-user", arg, "no such user");
     case O_PEERUID:
-        return brk_parse_user(arg, &o->peer_uid) ? -1 : bad("--peer-uid", arg, "no such user");
+        return brk_parse_user(arg, &o->peer_uid) ? -1 : options_bad("--peer-uid", arg, "no such user");
     case O_PEERGID:
-        return brk_parse_group(arg, &o->peer_gid) ? -1 : bad("--peer-gid", arg, "no such group");
+        return brk_parse_group(arg, &o->peer_gid) ? -1 : options_bad("--peer-gid", arg, "no such group");
     case O_FORMAT:
-        return vgb_log_format_parse(arg, &o->log_format) ? -1
-                                                         : bad("--log-format", arg, "text, json or journal");
+        return vgb_log_format_parse(arg, &o->log_format)
+                   ? -1
+                   : options_bad("--log-format", arg, "text, json or journal");
     case O_NOSANDBOX:
         o->sandbox = "off";
         return -1;
     case O_IMAGES:
         if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(64) << 30)))
-            return bad("--image-cache", arg, "0, or 1M to 64G");
+            return options_bad("--image-cache", arg, "0, or 1M to 64G");
         o->image_cache = n;
         return -1;
     case O_JITDIR:
@@ -331,35 +332,39 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_JITPATH:
         if (strcmp(arg, "fd") && strcmp(arg, "shm"))
-            return bad("--jit-cache-path", arg, "fd or shm");
+            return options_bad("--jit-cache-path", arg, "fd or shm");
         o->jit_cache_shm = !strcmp(arg, "shm");
         return -1;
     case O_JIT:
         if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(4) << 30)))
-            return bad("--jit-cache", arg, "0, or 1M to 4G");
+            return options_bad("--jit-cache", arg, "0, or 1M to 4G");
         o->jit_cache = n;
         return -1;
     case O_CGROUP:
         if (strcmp(arg, "auto") && strcmp(arg, "off") && (*arg != '/' || strlen(arg) > 500))
-            return bad("--cgroup", arg, "auto, off or a folder from the root");
+            return options_bad("--cgroup", arg, "auto, off or a folder from the root");
         o->cgroup = arg;
         return -1;
     case O_CGMEMORY:
-        return brk_parse_size(arg, &o->cgroup_memory) ? -1 : bad("--cgroup-memory", arg, "not a size");
+        return brk_parse_size(arg, &o->cgroup_memory) ? -1
+                                                      : options_bad("--cgroup-memory", arg, "not a size");
     case O_CGCPU:
-        return parse_number(arg, 0, 1u << 20, &o->cgroup_cpu) ? -1
-                                                              : bad("--cgroup-cpu", arg, "0, or percent");
+        return parse_number(arg, 0, 1u << 20, &o->cgroup_cpu)
+                   ? -1
+                   : options_bad("--cgroup-cpu", arg, "0, or percent");
     case O_CGWEIGHT:
-        return parse_number(arg, 0, 10000, &o->cgroup_weight) ? -1
-                                                              : bad("--cgroup-weight", arg, "0 to 10000");
+        return parse_number(arg, 0, 10000, &o->cgroup_weight)
+                   ? -1
+                   : options_bad("--cgroup-weight", arg, "0 to 10000");
     case O_CGPIDS:
-        return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1 : bad("--cgroup-pids", arg, "0 to 4M");
+        return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1
+                                                               : options_bad("--cgroup-pids", arg, "0 to 4M");
     case O_HMM:
         o->allow_hmm = true;
         return -1;
     case O_SANDBOX:
         if (strcmp(arg, "enforce") && strcmp(arg, "log") && strcmp(arg, "off"))
-            return bad("--sandbox", arg, "enforce, log or off");
+            return options_bad("--sandbox", arg, "enforce, log or off");
         o->sandbox = arg;
         return -1;
     case O_PROVIDER:
@@ -368,32 +373,32 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return set_path(o->worker, sizeof(o->worker), "--worker", arg);
     case O_FD:
         if (!parse_number(arg, 3, 1 << 20, &n))
-            return bad("--fd", arg, "a descriptor number from 3 is needed");
+            return options_bad("--fd", arg, "a descriptor number from 3 is needed");
         wrong = brk_inherit(o, (int)n);
-        return wrong ? bad("--fd", arg, wrong) : -1;
+        return wrong ? options_bad("--fd", arg, wrong) : -1;
     case O_READY:
         if (!parse_number(arg, 1, 1 << 20, &n))
-            return bad("--ready-fd", arg, "a descriptor number from 1 is needed");
+            return options_bad("--ready-fd", arg, "a descriptor number from 1 is needed");
         o->ready_fd = (int)n;
         return -1;
     case O_GPU:
         if (strcmp(arg, "auto") && strcmp(arg, "soft") && strcmp(arg, "nvidia"))
-            return bad("--gpu", arg, "soft, nvidia or auto");
+            return options_bad("--gpu", arg, "soft, nvidia or auto");
         o->gpu = *arg == 'a' ? BRK_GPU_AUTO : *arg == 's' ? BRK_GPU_SOFT : BRK_GPU_NVIDIA;
         return -1;
     case O_LONG:
         if (!parse_number(arg, 0, 3600, &n))
-            return bad("--long-call", arg, "0 to 3600 seconds");
+            return options_bad("--long-call", arg, "0 to 3600 seconds");
         o->long_call_ms = (unsigned)n * 1000;
         return -1;
     case O_MEMORY:
         if (strcmp(arg, "promise") && strcmp(arg, "ceiling"))
-            return bad("--memory-policy", arg, "promise or ceiling");
+            return options_bad("--memory-policy", arg, "promise or ceiling");
         o->memory = *arg == 'p' ? BRK_MEMORY_PROMISE : BRK_MEMORY_CEILING;
         return -1;
     case O_WAIT:
         if (!parse_number(arg, 0, 60, &n))
-            return bad("--memory-wait", arg, "0 to 60 seconds");
+            return options_bad("--memory-wait", arg, "0 to 60 seconds");
         o->memory_wait_ms = (unsigned)n * 1000;
         return -1;
     case O_PACE:
@@ -401,7 +406,7 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_PACING:
         if (strcmp(arg, "auto") && strcmp(arg, "stop") && strcmp(arg, "ring"))
-            return bad("--pacing", arg, "stop, ring or auto");
+            return options_bad("--pacing", arg, "stop, ring or auto");
         o->pacing = *arg == 'a' ? BRK_PACING_AUTO : *arg == 's' ? BRK_PACING_STOP : BRK_PACING_RING;
         o->pace = true;
         return -1;
@@ -414,21 +419,22 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_POOL:
         if (!parse_number(arg, 0, BRK_POOL_MAX, &n))
-            return bad("--pool", arg, "0 to 16");
+            return options_bad("--pool", arg, "0 to 16");
         o->pool = (unsigned)n;
         return -1;
     case O_MINOR:
         if (!parse_number(arg, 0, VGP_VERSION_MINOR, &n))
-            return bad("--protocol-minor", arg, "no version of the protocol");
+            return options_bad("--protocol-minor", arg, "no version of the protocol");
         o->minor = (unsigned)n;
         return -1;
     case O_WINDOW:
         if (!parse_number(arg, VGP_WINDOW_MIN, 1u << 30, &n) || n & (n - 1))
-            return bad("--window-size", arg, "a power of two, 4M to 1G");
+            return options_bad("--window-size", arg, "a power of two, 4M to 1G");
         o->window_size = n;
         return -1;
     case O_LEVEL:
-        return vgb_log_level_parse(arg, &o->log_level) ? -1 : bad("--log-level", arg, "unknown level");
+        return vgb_log_level_parse(arg, &o->log_level) ? -1
+                                                       : options_bad("--log-level", arg, "unknown level");
     case O_HELP:
         fputs(usage, stdout);
         return 0;
@@ -486,33 +492,36 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     }
     argv[0] = name; /* of getopt's messages, as of all others */
     while ((ch = getopt_long(argc, argv, "", longopts, &index)) != -1) {
-        int r = ch != '?' && optarg && !*optarg ? bad_empty(longopts[index].name) : take(o, ch, optarg);
+        int r =
+            ch != '?' && optarg && !*optarg ? bad_empty(longopts[index].name) : options_take(o, ch, optarg);
 
         if (r >= 0)
             return r;
     }
     o->limits.blobs = o->blob_quota;
     if (optind != argc)
-        return bad("argument", argv[optind], "not understood; see --help");
+        return options_bad("argument", argv[optind], "not understood; see --help");
     ch = brk_inherit_activation(o);
     if (ch >= 0)
         return ch;
     if (o->vhost_user && o->vhost_fd >= 0)
-        return bad("--vhost-user", o->vhost_user, "QEMU's socket is inherited: one of the two is needed");
+        return options_bad("--vhost-user", o->vhost_user,
+                           "QEMU's socket is inherited: one of the two is needed");
     if (o->listen && o->listen_fd >= 0)
-        return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
+        return options_bad("--listen", o->listen,
+                           "the socket of programs is inherited: one of the two is needed");
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
-        return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+        return options_bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
     if (!o->name[0])
         brk_name_by_socket(o);
     if (!brk_cache_choose(o))
-        return bad("--jit-cache-dir", o->jit_cache_dir,
-                   "programs of a VM share code with --jit-cache SIZE only");
+        return options_bad("--jit-cache-dir", o->jit_cache_dir,
+                           "programs of a VM share code with --jit-cache SIZE only");
     if (o->memory != BRK_MEMORY_ALONE && !o->vram_quota)
-        return bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
+        return options_bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
     if (!o->worker[0]) {
         if (!vgb_exe_dir(dir, sizeof(dir)))
-            return bad("--worker", "", "the program's own directory is unknown: give the path");
+            return options_bad("--worker", "", "the program's own directory is unknown: give the path");
         snprintf(o->worker, sizeof(o->worker), "%s/vgpu-worker", dir);
     }
     if (access(o->worker, X_OK)) {

@@ -90,7 +90,7 @@ static void conn_close(struct conn *k)
     conn_free(k);
 }
 
-static void refuse(struct conn *k, uint32_t status, const char *text)
+static void sock_refuse(struct conn *k, uint32_t status, const char *text)
 {
     struct vgp_sock_refused m = {.type = VGP_SOCK_REFUSED, .status = status};
 
@@ -121,7 +121,7 @@ static void on_created(struct brk_client *c, uint32_t status)
     if (status) {
         k->client = NULL;
         if (!k->closing)
-            refuse(k, status, why(status));
+            sock_refuse(k, status, why(status));
         conn_free(k);
         return;
     }
@@ -134,7 +134,7 @@ static void on_created(struct brk_client *c, uint32_t status)
         conn_close(k);
 }
 
-static void answer(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va)
+static void sock_answer(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va)
 {
     struct conn *k = c->transport;
     struct vgp_sock_mapped m = {.type = VGP_SOCK_MAPPED, .region = region, .status = status, .worker_va = va};
@@ -146,12 +146,12 @@ static void answer(struct brk_client *c, uint32_t region, uint32_t status, uint6
 
 static void on_mapped(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va)
 {
-    answer(c, region, status, va);
+    sock_answer(c, region, status, va);
 }
 
 static void on_unmapped(struct brk_client *c, uint32_t region, uint32_t status)
 {
-    answer(c, region, status, 0);
+    sock_answer(c, region, status, 0);
 }
 
 static void on_wake(struct brk_client *c)
@@ -170,7 +170,7 @@ static void on_stuck(struct brk_client *c)
     struct conn *k = c->transport;
 
     if (!k->closing && k->greeting)
-        refuse(k, VGPU_S_STUCK, why(VGPU_S_WORKER));
+        sock_refuse(k, VGPU_S_STUCK, why(VGPU_S_WORKER));
     conn_close(k);
 }
 
@@ -216,7 +216,7 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
     if (h->version_major != VGP_VERSION_MAJOR) {
         snprintf(text, sizeof(text), "libcuda speaks version %u, the broker version %u: update one",
                  h->version_major, VGP_VERSION_MAJOR);
-        refuse(k, VGPU_S_UNSUPPORTED, text);
+        sock_refuse(k, VGPU_S_UNSUPPORTED, text);
         conn_close(k);
         return;
     }
@@ -235,7 +235,7 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
     else
         k->client = brk_client_create(&s, &status);
     if (!k->client) {
-        refuse(k, status, why(status));
+        sock_refuse(k, status, why(status));
         conn_close(k);
     }
 }
@@ -257,7 +257,7 @@ static void on_map(struct conn *k, const struct vgp_sock_map *q, int fd)
     uint32_t status = memfd_ok(fd, q->offset, q->length) ? brk_client_map(k->client, &m) : VGPU_S_INVALID;
 
     if (status)
-        answer(k->client, q->region, status, 0);
+        sock_answer(k->client, q->region, status, 0);
 }
 
 static void on_info(struct conn *k)
@@ -294,7 +294,7 @@ static bool on_request(struct conn *k, const void *buf, size_t n, const int *fds
         uint32_t status = brk_client_unmap(k->client, q->region);
 
         if (status)
-            answer(k->client, q->region, status, 0);
+            sock_answer(k->client, q->region, status, 0);
         return true;
     }
     return false;

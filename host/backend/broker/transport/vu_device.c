@@ -167,7 +167,8 @@ static void answer_at(struct brk_vu_request_state **at, uint32_t status, uint64_
 }
 
 /* Answers the oldest pending request of a type (and region). */
-static void answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32_t status, uint64_t va)
+static void vu_device_answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32_t status,
+                             uint64_t va)
 {
     struct brk_vu_request_state **at = &s->pending, **found = NULL;
 
@@ -188,7 +189,7 @@ static void answer_kept(struct brk_vu_slot *s, uint32_t status)
 static void answer_all(struct brk_vu_slot *s, uint32_t status)
 {
     while (s->pending)
-        answer(s, s->pending->type, s->pending->region, status, 0);
+        vu_device_answer(s, s->pending->type, s->pending->region, status, 0);
 }
 
 /* ---- what the clients report ---- */
@@ -220,7 +221,7 @@ static void on_created(struct brk_client *c, uint32_t status)
 {
     struct brk_vu_slot *s = slot_of(c);
 
-    answer(s, VGPU_CMD_CLIENT_CREATE, 0, status, 0);
+    vu_device_answer(s, VGPU_CMD_CLIENT_CREATE, 0, status, 0);
     if (status) {
         answer_all(s, VGPU_S_WORKER);
         client_left(s);
@@ -229,12 +230,12 @@ static void on_created(struct brk_client *c, uint32_t status)
 
 static void on_mapped(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va)
 {
-    answer(slot_of(c), VGPU_CMD_PIN, region, status, va);
+    vu_device_answer(slot_of(c), VGPU_CMD_PIN, region, status, va);
 }
 
 static void on_unmapped(struct brk_client *c, uint32_t region, uint32_t status)
 {
-    answer(slot_of(c), VGPU_CMD_UNPIN, region, status, 0);
+    vu_device_answer(slot_of(c), VGPU_CMD_UNPIN, region, status, 0);
 }
 
 static void on_wake(struct brk_client *c)
@@ -264,7 +265,7 @@ static void on_ended(struct brk_client *c)
 {
     struct brk_vu_slot *s = slot_of(c);
 
-    answer(s, VGPU_CMD_CLIENT_DESTROY, 0, VGPU_S_OK, 0);
+    vu_device_answer(s, VGPU_CMD_CLIENT_DESTROY, 0, VGPU_S_OK, 0);
     answer_all(s, VGPU_S_NO_CLIENT);
     client_left(s);
 }
@@ -320,7 +321,7 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
     brk_vu_dev.nclients++; /* before the call: it may answer at once */
     struct brk_client *client = brk_client_create(&setup, &status);
     if (!client) {
-        answer(s, VGPU_CMD_CLIENT_CREATE, 0, status, 0);
+        vu_device_answer(s, VGPU_CMD_CLIENT_CREATE, 0, status, 0);
         brk_vu_dev.nclients--;
         return;
     }

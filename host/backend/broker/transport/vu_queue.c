@@ -52,7 +52,7 @@ void brk_vu_queue_resize(struct brk_vu_queue *q, struct brk_vu_mem *m, uint32_t 
 }
 
 /* Adds a descriptor to the chain; false: malformed. */
-static bool add(struct brk_vu_chain *c, const struct desc *d)
+static bool vu_queue_add(struct brk_vu_chain *c, const struct desc *d)
 {
     struct brk_vu_segment s = {.gpa = d->addr, .len = d->len};
 
@@ -85,7 +85,7 @@ static bool add_indirect(struct brk_vu_mem *m, struct brk_vu_chain *c, const str
         if (!p || want < 16)
             return false;
         memcpy(&d, p, sizeof(d));
-        if (d.flags & DESC_INDIRECT || !add(c, &d))
+        if (d.flags & DESC_INDIRECT || !vu_queue_add(c, &d))
             return false;
         if (!(d.flags & DESC_NEXT))
             return true;
@@ -108,7 +108,7 @@ static bool walk(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_cha
             /* Allowed as the last descriptor only. */
             return !(d.flags & DESC_NEXT) && add_indirect(m, c, &d);
         }
-        if (!add(c, &d))
+        if (!vu_queue_add(c, &d))
             return false;
         if (!(d.flags & DESC_NEXT))
             return true;

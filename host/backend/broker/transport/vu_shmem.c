@@ -117,7 +117,7 @@ static void channel_close(void)
     shm.channel.fd = -1;
 }
 
-static void fail(const char *why)
+static void vu_shmem_fail(const char *why)
 {
     wait_end();
     vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the front end has not mapped the windows: %s", why);
@@ -129,7 +129,7 @@ static void fail(const char *why)
 static void fail_for_good(const char *why)
 {
     channel_close();
-    fail(why);
+    vu_shmem_fail(why);
 }
 
 static void on_timer(struct brk_source *s, uint32_t events)
@@ -186,7 +186,7 @@ static void ask(uint32_t request)
     _Static_assert(sizeof(m) == HEADER_BYTES + sizeof(map), "message without padding");
     memcpy(m.payload, &map, sizeof(map));
     if (shm.channel.fd < 0) {
-        fail("it has given no channel for requests of the back end");
+        vu_shmem_fail("it has given no channel for requests of the back end");
         return;
     }
     if (vgb_send_fds(shm.channel.fd, &m, sizeof(m), &shm.windows, request == BRK_VU_BACKEND_SHMEM_MAP,
@@ -202,7 +202,7 @@ static void mapped(void)
     vgb_close(&brk_vu_dev.windows_fd);
     brk_vu_dev.windows_fd = fcntl(shm.windows, F_DUPFD_CLOEXEC, 3);
     if (brk_vu_dev.windows_fd < 0) {
-        fail("out of descriptors");
+        vu_shmem_fail("out of descriptors");
         return;
     }
     brk_vu_dev.windows_offset = 0;
@@ -227,7 +227,7 @@ static void on_answer(uint32_t request, bool done)
         shm.unmapped = true;
         ask(BRK_VU_BACKEND_SHMEM_UNMAP);
     } else {
-        fail("it refuses to");
+        vu_shmem_fail("it refuses to");
     }
 }
 

@@ -25,7 +25,7 @@ static char group[600];   /* "": none */
 static char own[600];     /* group the broker moved itself to, "": none */
 static char summary[160]; /* text for the log and doctor */
 
-static bool put(const char *dir, const char *file, const char *text)
+static bool cgroup_put(const char *dir, const char *file, const char *text)
 {
     char path[700];
     int fd;
@@ -46,7 +46,7 @@ static bool put_number(const char *dir, const char *file, uint64_t n)
     char text[24];
 
     snprintf(text, sizeof(text), "%llu", (unsigned long long)n);
-    return put(dir, file, text);
+    return cgroup_put(dir, file, text);
 }
 
 /* "max" with the kernel's default period; percent of a processor. */
@@ -55,7 +55,7 @@ static bool put_cpu(uint64_t percent)
     char text[48];
 
     snprintf(text, sizeof(text), "%llu 100000", (unsigned long long)percent * 1000);
-    return put(group, "cpu.max", text);
+    return cgroup_put(group, "cpu.max", text);
 }
 
 const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *l)
@@ -67,7 +67,7 @@ const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *
     /* A group can only use controllers enabled by its parent. */
     snprintf(controllers, sizeof(controllers), "+pids%s%s", l->memory ? " +memory" : "",
              l->cpu || l->weight ? " +cpu" : "");
-    if (!put(parent, "cgroup.subtree_control", controllers))
+    if (!cgroup_put(parent, "cgroup.subtree_control", controllers))
         wrong = "its controllers cannot be passed on";
     else if (mkdir(group, 0755) && errno != EEXIST)
         wrong = "no group can be made in it";

@@ -34,7 +34,7 @@ int brk_proc_lines(const struct brk_proc *p)
     return users && users->lines ? users->lines(p->client) : -1;
 }
 
-static void say(struct brk_proc *p, size_t length)
+static void output_say(struct brk_proc *p, size_t length)
 {
     int slot = brk_proc_slot(p);
 
@@ -54,7 +54,7 @@ static bool read_some(struct brk_proc *p)
     while ((nl = memchr(p->line, '\n', p->line_size)) || p->line_size == sizeof(p->line) - 1) {
         size_t len = nl ? (size_t)(nl - p->line) : p->line_size;
 
-        say(p, len);
+        output_say(p, len);
         len += nl != NULL;
         memmove(p->line, p->line + len, p->line_size - len);
         p->line_size -= len;
@@ -95,7 +95,7 @@ void brk_output_close(struct brk_proc *p)
     while (reads-- && read_some(p))
         ;
     if (p->line_size) { /* a last line without newline */
-        say(p, p->line_size);
+        output_say(p, p->line_size);
         p->line_size = 0;
     }
     brk_loop_del(&p->output);

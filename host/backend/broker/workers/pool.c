@@ -142,7 +142,7 @@ fail:
     return false;
 }
 
-static void fill(void)
+static void pool_fill(void)
 {
     while (!broken && vgb_now_ns() >= retry_at && wanted()) {
         uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
@@ -218,7 +218,7 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
         p->client = c;
         users->ready(c, p);
     }
-    fill();
+    pool_fill();
 }
 
 /* Accepted once, before the provider is loaded: until then the worker is trusted. */
@@ -490,7 +490,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
                     p->dead_text[0] ? p->dead_text : text, p->dead_reason != 0);
     free(p);
     brk_cache_check();
-    fill();
+    pool_fill();
 }
 
 static bool spare_left(void)
@@ -516,7 +516,7 @@ struct brk_proc *brk_pool_take(struct brk_client *c)
         return p;
     }
     retry_at = failures ? retry_at : 0;
-    fill();
+    pool_fill();
     return NULL;
 }
 
@@ -569,7 +569,7 @@ int brk_pool_tick(void)
     if (users->expire(now))
         next = VGB_TICK_MS;
     if (!broken && wanted()) {
-        fill();
+        pool_fill();
         if (wanted()) {
             int ms = now < retry_at ? (int)((retry_at - now) / 1000000u) + 1 : 1000;
 

@@ -131,7 +131,7 @@ struct copying {
     unsigned entries;
 };
 
-static bool same(const struct stat *a, const struct stat *b)
+static bool tree_same(const struct stat *a, const struct stat *b)
 {
     return S_ISREG(b->st_mode) && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
@@ -168,7 +168,7 @@ static bool copy_file(struct copying *c, int from, int to, const char *name)
     if ((uint64_t)st.st_size > c->limits->bytes - c->bytes)
         goto out;
     c->bytes += (uint64_t)st.st_size;
-    if (!fstatat(to, name, &old, AT_SYMLINK_NOFOLLOW) && same(&st, &old)) {
+    if (!fstatat(to, name, &old, AT_SYMLINK_NOFOLLOW) && tree_same(&st, &old)) {
         ok = true;
         goto out;
     }
