@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory after a call that was refused to end it: as it was, for queries and for use; then the right call ends it, once. */
+#include "conform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE 4096u
+#define ADDRESSES 2
+
+struct memory {
+    const char *name;
+    CUdeviceptr p;
+    uint64_t size;
+    CUmemGenericAllocationHandle h;
+    CUresult (*end)(struct memory *m);
+};
+
+static CUstream s;
+static uint64_t grain;
+
+static const CUpointer_attribute asked[] = {
+    CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+    CU_POINTER_ATTRIBUTE_BUFFER_ID,      CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_MAPPED,
+    CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+    CU_POINTER_ATTRIBUTE_MAPPING_SIZE,   CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+    CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID};
+#define ASKED (sizeof(asked) / sizeof(asked[0]))
+
+struct known {
+    CUresult r[ADDRESSES][ASKED];
+    uint64_t v[ADDRESSES][ASKED];
+};
+
+static void look(const struct memory *m, struct known *k)
+{
+    const CUdeviceptr at[ADDRESSES] = {m->p, m->p + m->size - 1};
+
+    memset(k, 0, sizeof(*k));
+    for (unsigned i = 0; i < ADDRESSES; i++) {
+        for (unsigned a = 0; a < ASKED; a++)
+            k->r[i][a] = cuPointerGetAttribute(&k->v[i][a], asked[a], at[i]);
+    }
+}
+
+static bool usable(const struct memory *m)
+{
+    uint8_t byte = 0;
+
+    return cuMemsetD8(m->p, 0x5a, m->size) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+           cuMemcpyDtoH(&byte, m->p + m->size - 1, 1) == CUDA_SUCCESS && byte == 0x5a;
+}
+
+static CUresult end_alloc(struct memory *m)
+{
+    return cuMemFree(m->p);
+}
+
+static CUresult end_async(struct memory *m)
+{
+    return cuMemFreeAsync(m->p, s);
+}
+
+static CUresult end_host(struct memory *m)
+{
+    return cuMemFreeHost((void *)(uintptr_t)m->p);
+}
+
+static CUresult end_registered(struct memory *m)
+{
+    return cuMemHostUnregister((void *)(uintptr_t)m->p);
+}
+
+static CUresult end_mapped(struct memory *m)
+{
+    CUresult r = cuMemUnmap(m->p, m->size);
+
+    return r != CUDA_SUCCESS ? r : cuMemAddressFree(m->p, 2 * m->size);
+}
+
+static CUresult unmap_part(struct memory *m)
+{
+    return cuMemUnmap(m->p, m->size / 4);
+}
+
+static CUresult unmap_beyond(struct memory *m)
+{
+    return cuMemUnmap(m->p, m->size + 3 * grain); /* past the end of the reservation, too */
+}
+
+static CUresult free_reserved(struct memory *m)
+{
+    return cuMemAddressFree(m->p, 2 * m->size);
+}
+
+static CUresult free_inside(struct memory *m)
+{
+    return cuMemFree(m->p + 256);
+}
+
+static CUresult free_async_inside(struct memory *m)
+{
+    return cuMemFreeAsync(m->p + 256, s);
+}
+
+static CUresult free_host_inside(struct memory *m)
+{
+    return cuMemFreeHost((void *)(uintptr_t)(m->p + 256));
+}
+
+static CUresult unregister_inside(struct memory *m)
+{
+    return cuMemHostUnregister((void *)(uintptr_t)(m->p + 256));
+}
+
+static CUresult close_as_ipc(struct memory *m)
+{
+    return cuIpcCloseMemHandle(m->p);
+}
+
+static CUresult free_async_nowhere(struct memory *m)
+{
+    return cuMemFreeAsync(m->p, (CUstream)(uintptr_t)0x1234567);
+}
+
+static CUresult (*const ways[])(struct memory *m) = {
+    end_alloc,         end_async,     end_host,          end_registered,    unmap_part,
+    unmap_beyond,      free_reserved, free_inside,       free_async_inside, free_host_inside,
+    unregister_inside, close_as_ipc,  free_async_nowhere};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+
+/* Whether a way ends that memory, for one of the right ones. */
+static bool right(const struct memory *m, CUresult (*way)(struct memory *m))
+{
+    const bool pool_or_alloc = m->end == end_alloc || m->end == end_async;
+
+    return way == m->end || (pool_or_alloc && (way == end_alloc || way == end_async));
+}
+
+static void refused(struct memory *m)
+{
+    unsigned wrong = 0, refusals = 0, same = 0, used = 0;
+    struct known before, after;
+    char check[64];
+
+    for (unsigned w = 0; w < WAYS; w++) {
+        if (right(m, ways[w]) || (ways[w] == free_async_nowhere && cf_real()))
+            continue;
+        wrong++;
+        look(m, &before);
+        refusals += ways[w](m) != CUDA_SUCCESS;
+        look(m, &after);
+        same += memcmp(&before, &after, sizeof(before)) == 0;
+        used += usable(m);
+    }
+    snprintf(check, sizeof(check), "%s_refused", m->name);
+    cf_u64(check, refusals, wrong);
+    snprintf(check, sizeof(check), "%s_same", m->name);
+    cf_u64(check, same, wrong);
+    snprintf(check, sizeof(check), "%s_usable", m->name);
+    cf_u64(check, used, wrong);
+    snprintf(check, sizeof(check), "%s_end", m->name);
+    OK(check, m->end(m));
+    snprintf(check, sizeof(check), "%s_once", m->name);
+    cf_true(check, m->end(m) != CUDA_SUCCESS);
+}
+
+CASE(refused_end, CF_CTX)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    struct memory alloc = {"alloc", .size = SIZE, .end = end_alloc},
+                  pool = {"pool", .size = SIZE, .end = end_async},
+                  managed = {"managed", .size = SIZE, .end = end_alloc},
+                  host = {"host", .size = SIZE, .end = end_host},
+                  registered = {"registered", .size = SIZE, .end = end_registered},
+                  mapped = {"mapped", .end = end_mapped};
+    void *p;
+    size_t g;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemGetAllocationGranularity(&g, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    grain = g;
+    NEED(cuMemAlloc(&alloc.p, SIZE));
+    refused(&alloc);
+    NEED(cuMemAllocAsync(&pool.p, SIZE, s));
+    NEED(cuStreamSynchronize(s));
+    refused(&pool);
+    NEED(cuMemAllocManaged(&managed.p, SIZE, CU_MEM_ATTACH_GLOBAL));
+    refused(&managed);
+    NEED(cuMemAllocHost(&p, SIZE));
+    host.p = (uintptr_t)p;
+    refused(&host);
+    p = aligned_alloc(4096, SIZE);
+    NEED(cuMemHostRegister(p, SIZE, 0));
+    registered.p = (uintptr_t)p;
+    refused(&registered);
+    free(p);
+    mapped.size = 2 * g;
+    NEED(cuMemAddressReserve(&mapped.p, 4 * g, 0, 0, 0));
+    for (unsigned i = 0; i < 2; i++) {
+        NEED(cuMemCreate(&mapped.h, g, &prop, 0));
+        NEED(cuMemMap(mapped.p + i * g, g, 0, mapped.h, 0));
+        NEED(cuMemRelease(mapped.h));
+    }
+    NEED(cuMemSetAccess(mapped.p, 2 * g, &rw, 1));
+    refused(&mapped);
+    NEED(cuStreamDestroy(s));
+}
+
+/* Each retaining takes one release, however many; handles of one mapping are one object. */
+CASE(refused_retained, CF_CTX)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemGenericAllocationHandle h, k, first;
+    CUmemAllocationProp out;
+    unsigned live = 0, same = 0, dead = 0;
+    CUdeviceptr p;
+    size_t g;
+
+    NEED(cuMemGetAllocationGranularity(&g, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    NEED(cuMemAddressReserve(&p, g, 0, 0, 0));
+    NEED(cuMemCreate(&h, g, &prop, 0));
+    NEED(cuMemMap(p, g, 0, h, 0));
+    for (unsigned more = 0; more < 5; more++) {
+        first = h;
+        if (more != 0) /* the last round has released every handle of the mapping */
+            NEED(cuMemRetainAllocationHandle(&first, (void *)(uintptr_t)p));
+        for (unsigned i = 0; i < more; i++)
+            same += cuMemRetainAllocationHandle(&k, (void *)(uintptr_t)p) == CUDA_SUCCESS && k == first;
+        for (unsigned i = 0; i < more; i++)
+            live += cuMemRelease(first) == CUDA_SUCCESS &&
+                    cuMemGetAllocationPropertiesFromHandle(&out, first) == CUDA_SUCCESS;
+        NEED(cuMemRelease(first));
+        dead += cf_real() || cuMemRelease(first) != CUDA_SUCCESS;
+    }
+    cf_u64("one_object", same, 10);
+    cf_u64("live", live, 10);
+    cf_u64("dead", dead, 5);
+    NEED(cuMemUnmap(p, g));
+    NEED(cuMemAddressFree(p, g));
+}
