@@ -2,6 +2,8 @@
 /* __managed__ variables: one address for program and kernels. */
 #include "conform.h"
 
+#include <unistd.h>
+
 static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
                           ".visible .global .attribute(.managed) .align 4 .u32 g = 5;\n"
                           ".visible .global .attribute(.managed) .align 4 .b8 big[40000];\n"
@@ -110,4 +112,44 @@ CASE(managed_module, CF_CTX)
     }
     cf_u64("after", *g, 45);
     OK("unload", cuModuleUnload(m));
+}
+
+/* What the program writes while the device is at work beside it: neither overwrites the other's bytes, however near. */
+CASE(managed_beside, CF_CTX)
+{
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    CUdeviceptr at = 0, big_at = 0, scratch = 0;
+    unsigned v = 1, theirs = 0, ours = 0, seen = 0;
+    void *params[] = {&v};
+
+    NEED(cuModuleLoadData(&m, ptx));
+    NEED(cuModuleGetFunction(&f, m, "k"));
+    NEED(cuModuleGetGlobal(&at, NULL, m, "g"));
+    NEED(cuModuleGetGlobal(&big_at, NULL, m, "big"));
+    NEED(cuMemAlloc(&scratch, 16));
+    volatile uint32_t *g = (uint32_t *)at;
+    volatile unsigned char *big = (unsigned char *)big_at;
+
+    NEED(cuMemsetD8(scratch, 0, 16));
+    for (unsigned i = 1; i <= 4; i++) {
+        const unsigned char want = (unsigned char)(*g + v);
+        uint8_t got[9] = {0};
+
+        NEED(cf_launch(f, 1, 1, 0, NULL, params));
+        usleep(50000); /* done, and nothing has waited for it */
+        big[39991] = big[39999] = (unsigned char)(100 + i);
+        if (i > 2) /* work that does not touch it takes the program's bytes along */
+            NEED(cuMemsetD8Async(scratch, 1, 16, NULL));
+        NEED(cuCtxSynchronize());
+        theirs += big[39996] == want;
+        ours += big[39991] == 100 + i && big[39999] == 100 + i;
+        NEED(cuMemcpyDtoH(got, big_at + 39991, sizeof(got)));
+        seen += got[0] == 100 + i && got[5] == want && got[8] == 100 + i;
+    }
+    cf_u64("of_device", theirs, 4);
+    cf_u64("of_program", ours, 4);
+    cf_u64("device_sees", seen, 4);
+    NEED(cuMemFree(scratch));
+    NEED(cuModuleUnload(m));
 }
