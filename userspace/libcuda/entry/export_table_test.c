@@ -206,6 +206,54 @@ static void test_local_storage(void **state)
     vcu.state = VCU_NEW;
 }
 
+/* The tools' numbers of contexts and streams: as those of the API, or one for each context, stream and thread. */
+static void test_tools_ids(void **state)
+{
+    const void *const *t = table("21318c60971432488ca641ff7324c8f2");
+    int (*context_id)(CUcontext, uint64_t *) = (int (*)(CUcontext, uint64_t *))t[4];
+    int (*stream_id)(CUcontext, void *, uint64_t *) = (int (*)(CUcontext, void *, uint64_t *))t[39];
+    int (*object)(CUcontext, CUstream, void **, uint32_t) =
+        (int (*)(CUcontext, CUstream, void **, uint32_t))t[51];
+    const uintptr_t streams[] = {0, 1, 2};
+    unsigned long long of_api;
+    CUcontext ctx[2];
+    void *o[2][3], *other;
+    uint64_t id;
+
+    (void)state;
+    assert_int_equal(context_id(NULL, &id), CUDA_ERROR_NOT_INITIALIZED);
+    assert_int_equal(object(NULL, NULL, &other, 0), CUDA_ERROR_NOT_INITIALIZED);
+    vcu.state = VCU_READY;
+    vcu.device_count = 1;
+    for (int c = 0; c < 2; c++) {
+        ctx[c] = (CUcontext)(uintptr_t)vcu_context_add_primary(0);
+        id = 77;
+        assert_int_equal(context_id(ctx[c], &id), CUDA_SUCCESS);
+        assert_int_equal(cuCtxGetId(ctx[c], &of_api), CUDA_SUCCESS);
+        assert_int_equal(id, of_api);
+        assert_int_equal(context_id(ctx[c], NULL), CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(object(ctx[c], NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    }
+    assert_int_equal(cuCtxSetCurrent(ctx[0]), CUDA_SUCCESS);
+    for (int c = 0; c < 2; c++) {
+        for (int s = 0; s < 3; s++) {
+            assert_int_equal(object(ctx[c], (CUstream)streams[s], &o[c][s], 0), CUDA_SUCCESS);
+            assert_int_equal(stream_id(ctx[c], o[c][s], &id), CUDA_SUCCESS);
+            assert_int_equal(id, (uintptr_t)o[c][s]);
+        }
+        assert_ptr_equal(o[c][0], o[c][1]);     /* both the legacy one */
+        assert_ptr_not_equal(o[c][0], o[c][2]); /* this thread's */
+        assert_int_equal(object(ctx[c], NULL, &other, 1), CUDA_SUCCESS);
+    }
+    assert_ptr_not_equal(o[0][0], o[1][0]);
+    assert_ptr_not_equal(o[0][2], o[1][2]);
+    assert_int_equal(stream_id(ctx[0], o[0][0], NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(context_id((CUcontext)(uintptr_t)12345, &id), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(object((CUcontext)(uintptr_t)12345, NULL, &other, 0), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+    vcu.state = VCU_NEW;
+}
+
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
 static void test_md2(void **state)
 {
@@ -288,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_module_slots),
         cmocka_unit_test(test_before_init),
         cmocka_unit_test(test_local_storage),
+        cmocka_unit_test(test_tools_ids),
         cmocka_unit_test(test_module_functions),
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
         cmocka_unit_test(test_md2),
