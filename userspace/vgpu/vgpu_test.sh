@@ -269,6 +269,8 @@ says "trace without a program" 2 "which program" "$vgpu" trace
 says "trace: unknown option" 2 "vgpu trace --help" "$vgpu" trace --fly true
 says "trace: file that cannot be made" 125 "No such file" "$vgpu" trace --json /nowhere/t.json true
 says "trace of a program without CUDA" 0 "no call of CUDA or NVML" "$vgpu" trace --gpu soft true
+says "trace --record: a program without CUDA" 125 "" "$vgpu" trace --gpu soft --record "$work/nothing.rec" true
+says "trace --record: a program that failed" 7 "" "$vgpu" trace --gpu soft --record "$work/nothing.rec" sh -c 'exit 7'
 says "trace: exit status" 7 "" "$vgpu" trace --gpu soft sh -c 'exit 7'
 says "trace: program not found" 127 "" "$vgpu" trace --gpu soft /nowhere/program
 . "$(dirname "$0")/trace/trace_test.sh"
@@ -368,6 +370,7 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     says "ctl says why a value is refused" 1 "1 to 1000" "$vgpu" ctl --socket "$work/c" set weight 0
     says "ctl says why a client is none" 1 "smi --host" "$vgpu" ctl --socket "$work/c" set client-weight 5 client 1
     says "smi --host -q shows the limits" 0 "^        max-clients  *: 7$" "$vgpu" smi --host -q
+    . "$(dirname "$0")/served_test.sh"
     kill $daemon
     wait $daemon 2> /dev/null
     says "docs/options.md and environment.md are complete" 0 "^$" env -u VGPU_BACKEND /usr/bin/python3 \
