@@ -38,6 +38,7 @@ static void vgpu_client_wake(struct kunit *test)
 struct vgpu_sleeper {
 	struct vgpu_client *client;
 	u64 seen;
+	s64 deadline;
 	u64 seq;
 	u32 reason;
 };
@@ -46,7 +47,7 @@ static int sleeper_fn(void *arg)
 {
 	struct vgpu_sleeper *s = arg;
 
-	return vgpu_client_wait(s->client, s->seen, -1, &s->seq, &s->reason);
+	return vgpu_client_wait(s->client, s->seen, s->deadline ?: -1, &s->seq, &s->reason);
 }
 
 static struct task_struct *sleeper_start(struct kunit *test, struct vgpu_sleeper *s)
@@ -71,6 +72,27 @@ static void vgpu_client_wake_sleeper(struct kunit *test)
 	task = sleeper_start(test, &s);
 	send_event(env->fake, VGPU_EV_WAKE, 0, 0);
 	vgpu_fake_event_irq(env->fake);
+	KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
+	put_task_struct(task);
+	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
+}
+
+/* A wake that comes with the deadline is no timeout, whichever of the two ends the sleep. */
+static void vgpu_client_wake_at_deadline(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_sleeper s = { .client = env->client };
+	struct task_struct *task;
+
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
+	s.seen = env->client->wake_seq;
+	s.deadline = ktime_get_ns() + 100 * NSEC_PER_MSEC;
+	task = sleeper_start(test, &s);
+	spin_lock_irq(&env->dev->lock);
+	/* Without wake_up(): the timer comes first. */
+	WRITE_ONCE(env->client->wake_seq, s.seen + 1);
+	spin_unlock_irq(&env->dev->lock);
+	msleep(200); /* kthread_stop() would wake it */
 	KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
 	put_task_struct(task);
 	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
@@ -257,6 +279,7 @@ static void vgpu_client_deadline(struct kunit *test)
 static struct kunit_case vgpu_client_event_cases[] = {
 	KUNIT_CASE(vgpu_client_wake),
 	KUNIT_CASE(vgpu_client_wake_sleeper),
+	KUNIT_CASE(vgpu_client_wake_at_deadline),
 	KUNIT_CASE(vgpu_client_loss_wakes_sleeper),
 	KUNIT_CASE(vgpu_client_dead),
 	KUNIT_CASE(vgpu_client_bad_events),

@@ -261,6 +261,7 @@ wait $status 2> /dev/null
 text=$(timeout 120 "$vgpu" smi --host 2>&1)
 same "smi --host: a backend that has ended" "" "$(grep "/run/$pid.sock" <<< "$text")"
 . "$(dirname "$0")/smi/status_test.sh"
+. "$(dirname "$0")/smi/mute_test.sh"
 . "$(dirname "$0")/smi/figures_test.sh"
 . "$(dirname "$0")/cdi_test.sh"
 says "smi: unknown GPU" 2 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # conform.sh BUILD direct|socket|runtime: the conformance suite for mutants of one side.
 #   direct   on the software GPU alone
-#   socket   through libcuda and the backend; the lines must be those of the provider alone, which a run before has left
+#   socket   through libcuda and the backend; the lines must be those of the provider alone, which a run before has left,
+#            and the worker's audit finds no object that should not be there
 #   runtime  libcudart's programs, through libcuda and the backend
 set -u
 build=$1
@@ -39,10 +40,13 @@ direct) direct ;;
 socket)
     # Of this suite: an older one has other lines.
     [ "$out/two" -nt "$suite/conform" ] || direct
-    timeout 300 "$vgpu" run --gpu soft "$suite/conform" >"$out/socket.new" 2>"$out/err"
+    VGPU_TEST_AUDIT=1 timeout 300 "$vgpu" run --verbose --gpu soft "$suite/conform" >"$out/socket.new" 2>"$out/err"
     status=$?
     grep -E ' FAIL( |$)' "$out/socket.new"
     [ $status = 0 ] || { echo "conform, socket: status $status"; exit 1; }
+    # Objects that calls did not end, or did not make, on the worker's side: its audit names them.
+    grep -q 'audit: each call' "$out/err" || { echo "conform, socket: no audit"; exit 1; }
+    ! grep 'audit: [^e]' "$out/err" || exit 1
     lines "$out/socket.new" | diff "$out/direct" - || exit 1
     two socket "$vgpu" run --gpu soft
     lines "$out/two.socket" | diff "$out/two" -

@@ -23,6 +23,7 @@ struct hidden {
     uint64_t magic;
     uint64_t resource; /* the worker's number */
     uint32_t count;
+    uint32_t padding; /* 0: the program sees it */
 };
 #define MAGIC UINT64_C(0x6772656776677063)
 
@@ -102,7 +103,7 @@ bool vcu_standard_stream_ok(CUstream s)
 static void resource_fill(CUdevResource *out, uint64_t resource, uint32_t count, uint32_t minimum,
                           uint32_t alignment)
 {
-    struct hidden h = {MAGIC, resource, count};
+    struct hidden h = {MAGIC, resource, count, 0};
 
     memset(out, 0, sizeof(*out));
     out->type = CU_DEV_RESOURCE_TYPE_SM;

@@ -330,17 +330,12 @@ static void test_validity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_hooks),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_module_slots),
-        cmocka_unit_test(test_before_init),
-        cmocka_unit_test(test_local_storage),
-        cmocka_unit_test(test_tools_ids),
-        cmocka_unit_test(test_module_functions),
+        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_module_slots),
+        cmocka_unit_test(test_before_init), cmocka_unit_test(test_local_storage),
+        cmocka_unit_test(test_tools_ids),   cmocka_unit_test(test_module_functions),
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
-        cmocka_unit_test(test_md2),
-        cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_md2),         cmocka_unit_test(test_hmac),
         cmocka_unit_test(test_validity),
 #endif
     };

@@ -293,6 +293,7 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
 CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     struct vcu_place p;
+    bool known;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -306,8 +307,14 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     /* On a captured stream a node frees memory of a graph, and nothing else can be freed. */
     if (vcu_stream_captured(hStream))
         return vgp_call_cuMemFreeAsync(dptr, hStream);
-    if (vcu_memory_find(dptr, &p) && p.m.graph)
+    known = vcu_memory_find(dptr, &p);
+    if (known && p.m.graph)
         return vgp_call_vgpGraphMemFree(dptr, hStream);
+    /* The record has no reply: what the driver would refuse has to be known here. */
+    if (known && (p.m.imported || (p.m.opened && p.m.pool == 0)))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
+                          "%#llx is memory of another process or driver: it ends by %s",
+                          (unsigned long long)dptr, p.m.imported ? "cuMemFree" : "cuIpcCloseMemHandle");
     if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
                           "%#llx is not the start of an allocation", (unsigned long long)dptr);

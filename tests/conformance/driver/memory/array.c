@@ -353,15 +353,48 @@ CASE(array_kernels, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* The kernel's handle is none: its context ends. */
-CASE(array_bad_handle, CF_CTX | CF_ALONE | CF_UB)
+/* A kernel with a handle that is none, or that was destroyed: its context ends. */
+static void dead_handle(CUtexObject tex, CUsurfObject surf)
 {
-    CUtexObject tex = 0x1234;
-    CUsurfObject surf = 0;
     CUdeviceptr p = 0;
     void *args[] = {&tex, &surf, &p};
 
     NEED(cuMemAlloc(&p, 512));
     OK("launch", cf_launch(cf_func("k_texture"), 1, 128, 0, NULL, args));
     RC("ended", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+CASE(array_bad_handle, CF_CTX | CF_ALONE | CF_UB)
+{
+    dead_handle(0x1234, 0);
+}
+
+static void objects(CUtexObject *tex, CUsurfObject *surf)
+{
+    CUarray a = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST);
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a};
+    CUDA_TEXTURE_DESC t = {.flags = 0};
+
+    NEED(cuTexObjectCreate(tex, &r, &t, NULL));
+    NEED(cuSurfObjectCreate(surf, &r));
+}
+
+CASE(array_ended_texture, CF_CTX | CF_ALONE | CF_UB)
+{
+    CUtexObject tex;
+    CUsurfObject surf;
+
+    objects(&tex, &surf);
+    OK("destroy", cuTexObjectDestroy(tex));
+    dead_handle(tex, surf);
+}
+
+CASE(array_ended_surface, CF_CTX | CF_ALONE | CF_UB)
+{
+    CUtexObject tex;
+    CUsurfObject surf;
+
+    objects(&tex, &surf);
+    OK("destroy", cuSurfObjectDestroy(surf));
+    dead_handle(tex, surf);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory after a call that was refused to end it: as it was, for queries and for use; then the right call ends it, once. */
-#include "conform.h"
+#include "peer.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SIZE 4096u
 #define ADDRESSES 2
@@ -46,12 +47,21 @@ static void look(const struct memory *m, struct known *k)
     }
 }
 
+static CUresult end_registered(struct memory *m)
+{
+    return cuMemHostUnregister((void *)(uintptr_t)m->p);
+}
+
 static bool usable(const struct memory *m)
 {
+    CUdeviceptr p = m->p;
     uint8_t byte = 0;
 
-    return cuMemsetD8(m->p, 0x5a, m->size) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
-           cuMemcpyDtoH(&byte, m->p + m->size - 1, 1) == CUDA_SUCCESS && byte == 0x5a;
+    /* Registered memory may have another address on the device. */
+    if (m->end == end_registered && cuMemHostGetDevicePointer(&p, (void *)(uintptr_t)m->p, 0) != CUDA_SUCCESS)
+        return false;
+    return cuMemsetD8(p, 0x5a, m->size) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+           cuMemcpyDtoH(&byte, p + m->size - 1, 1) == CUDA_SUCCESS && byte == 0x5a;
 }
 
 static CUresult end_alloc(struct memory *m)
@@ -67,11 +77,6 @@ static CUresult end_async(struct memory *m)
 static CUresult end_host(struct memory *m)
 {
     return cuMemFreeHost((void *)(uintptr_t)m->p);
-}
-
-static CUresult end_registered(struct memory *m)
-{
-    return cuMemHostUnregister((void *)(uintptr_t)m->p);
 }
 
 static CUresult end_mapped(struct memory *m)
@@ -210,6 +215,94 @@ CASE(refused_end, CF_CTX)
     NEED(cuMemSetAccess(mapped.p, 2 * g, &rw, 1));
     refused(&mapped);
     NEED(cuStreamDestroy(s));
+}
+
+/* Memory of another process: by a handle, opened once or twice, and of its pool. */
+CASE(refused_opened_memory, CF_ALONE | CF_UB)
+{
+    struct peer_msg m = {.op = P_ALLOC, .a = SIZE};
+    struct memory opened = {"opened", .size = SIZE, .end = close_as_ipc};
+    CUdeviceptr again;
+    CUipcMemHandle h;
+    struct known before, after;
+    struct peer peer;
+    CUcontext c;
+
+    peer_start(&peer);
+    NEED(cuInit(0));
+    NEED(cuDevicePrimaryCtxRetain(&c, 0));
+    NEED(cuCtxSetCurrent(c));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(peer_ask(&peer, &m, -1));
+    m = (struct peer_msg){.op = P_GET_MEM, .a = m.value};
+    NEED(peer_ask(&peer, &m, -1));
+    memcpy(&h, m.data, sizeof(h));
+    NEED(cuIpcOpenMemHandle(&opened.p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    refused(&opened);
+    NEED(cuIpcOpenMemHandle(&opened.p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    NEED(cuIpcOpenMemHandle(&again, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    OK("opened_less", cuIpcCloseMemHandle(again));
+    opened.name = "opened_twice";
+    refused(&opened);
+    /* Each opening takes one closing; one inside the memory is none. */
+    for (int i = 0; i < 2; i++)
+        NEED(cuIpcOpenMemHandle(&opened.p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    look(&opened, &before);
+    for (int i = 0; i < 3; i++)
+        RC("close_inside", cuIpcCloseMemHandle(opened.p + 256), CUDA_ERROR_INVALID_VALUE);
+    OK("close", cuIpcCloseMemHandle(opened.p));
+    look(&opened, &after);
+    cf_true("still_known", memcmp(&before, &after, sizeof(before)) == 0);
+    cf_true("still_usable", usable(&opened));
+    OK("close_last", cuIpcCloseMemHandle(opened.p));
+    RC("close_once_more", cuIpcCloseMemHandle(opened.p), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuStreamDestroy(s));
+    peer_end(&peer, false);
+}
+
+/* There, so that this process' pool keeps it. */
+CASE(refused_imported_memory, CF_ALONE | CF_UB)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    struct peer_msg m = {.op = P_IMPORT_POOL};
+    CUmemPoolPtrExportData data;
+    uint64_t yes = 0, there;
+    CUmemoryPool pool;
+    struct peer peer;
+    CUdeviceptr p;
+    CUcontext c;
+    int fd;
+
+    peer_start(&peer);
+    NEED(cuInit(0));
+    NEED(cuDevicePrimaryCtxRetain(&c, 0));
+    NEED(cuCtxSetCurrent(c));
+    NEED(cuMemPoolCreate(&pool, &props));
+    NEED(cuMemAllocFromPoolAsync(&p, SIZE, pool, NULL));
+    NEED(cf_fill(p, SIZE / 4, 6, NULL));
+    NEED(cuStreamSynchronize(NULL));
+    NEED(cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    NEED(cuMemPoolExportPointer(&data, p));
+    NEED(peer_ask(&peer, &m, fd));
+    m = (struct peer_msg){.op = P_IMPORT_POINTER, .a = m.value};
+    memcpy(m.data, &data, sizeof(data));
+    NEED(peer_ask(&peer, &m, -1));
+    there = m.value;
+    for (int i = 0; i < 3; i++)
+        RC("close_as_ipc", peer_do(&peer, P_CLOSE_MEM, there, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("inside", peer_do(&peer, P_FREE_ASYNC, there + 256, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("free_inside", peer_do(&peer, P_FREE, there + 256, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("look", peer_do(&peer, P_FILLED, there, SIZE / 4, 6, &yes));
+    cf_u64("kept", yes, 1);
+    OK("end", peer_do(&peer, P_FREE_ASYNC, there, 0, 0, NULL));
+    RC("once", peer_do(&peer, P_FREE_ASYNC, there, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    peer_end(&peer, false);
+    close(fd);
+    NEED(cuMemFreeAsync(p, NULL));
+    NEED(cuStreamSynchronize(NULL));
+    NEED(cuMemPoolDestroy(pool));
 }
 
 /* Each retaining takes one release, however many; handles of one mapping are one object. */

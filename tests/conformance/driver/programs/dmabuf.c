@@ -276,6 +276,8 @@ void dm_use_import(int fd, uint32_t *seen)
     OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
     CHECK(type == CU_MEMORYTYPE_DEVICE);
     RC(dm_range(&other, (void *)(uintptr_t)p, PAGE), CUDA_ERROR_NOT_SUPPORTED);
+    RC(cuMemFreeAsync(q, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD32(q, 7, PAGE / 4));
     OK(cuMemFree(q));
     RC(cuMemFree(q), CUDA_ERROR_INVALID_VALUE);
     OK(cuDestroyExternalMemory(again));
