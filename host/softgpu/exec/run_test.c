@@ -467,7 +467,7 @@ static void test_params(void)
     if (ok) {
         sg_kernel_get_info(sg_module_kernel(m, 0), &k);
         ok = k.nparams == 5 && k.param_bytes == 40 && k.max_threads == 256 &&
-             k.static_shared == 24 && k.local_bytes >= 20 && k.ptx_target == 80 &&
+             k.static_shared == 24 && k.local_bytes >= 20 && k.ptx_target == 100 &&
              k.ptx_version == 90 && !strcmp(k.name, "t") && sg_module_find_kernel(m, "t") &&
              !sg_module_find_kernel(m, "u");
         for (int i = 0; ok && i < 5; i++)
