@@ -546,7 +546,7 @@ static void test_refusals(void)
     expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_PTX, 8,
                 "add.sideways.u32");
     expect_diag("an opcode that is not available",
-                BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
+                BODY("multimem.red.relaxed.gpu.global.add.u32 [%rd0], %r1;"), SG_ERR_UNSUPPORTED, 8, "multimem");
     expect_diag("a parameter behind the last one",
                 HEAD ".entry t(.param .u64 p)\n{\n.reg .b32 r;\nld.param.u32 r, [p+6];\n}\n",
                 SG_ERR_PTX, 7, "outside");
