@@ -57,6 +57,7 @@ SG_EXEC_C := \
 	ptx/emit.c \
 	ptx/flow.c \
 	ptx/forms.c \
+	ptx/header.c \
 	ptx/hoist.c \
 	ptx/constant.c \
 	ptx/initialisers.c \

@@ -467,7 +467,7 @@ static void test_params(void)
     if (ok) {
         sg_kernel_get_info(sg_module_kernel(m, 0), &k);
         ok = k.nparams == 5 && k.param_bytes == 40 && k.max_threads == 256 &&
-             k.static_shared == 24 && k.local_bytes >= 20 && k.ptx_target == 80 &&
+             k.static_shared == 24 && k.local_bytes >= 20 && k.ptx_target == 100 &&
              k.ptx_version == 90 && !strcmp(k.name, "t") && sg_module_find_kernel(m, "t") &&
              !sg_module_find_kernel(m, "u");
         for (int i = 0; ok && i < 5; i++)
@@ -546,7 +546,7 @@ static void test_refusals(void)
     expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_PTX, 8,
                 "add.sideways.u32");
     expect_diag("an opcode that is not available",
-                BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");
+                BODY("multimem.red.relaxed.gpu.global.add.u32 [%rd0], %r1;"), SG_ERR_UNSUPPORTED, 8, "multimem");
     expect_diag("a parameter behind the last one",
                 HEAD ".entry t(.param .u64 p)\n{\n.reg .b32 r;\nld.param.u32 r, [p+6];\n}\n",
                 SG_ERR_PTX, 7, "outside");

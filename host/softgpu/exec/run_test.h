@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define HEAD ".version 9.0\n.target sm_80\n.address_size 64\n"
+#define HEAD ".version 9.0\n.target sm_100\n.address_size 64\n"
 /* A kernel with one pointer: %rd1 = p0 + 4 * global thread index, %r1 = thread index in block,
  * %r2 = block, %r3 = lane. */
 #define KERNEL(decl, body) \

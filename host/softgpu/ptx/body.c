@@ -122,6 +122,8 @@ static int parse_decl(struct sg_dec *d)
         r = sg_decl_name(&d->l, &x, d->diag);
         if (r)
             return d->err = r;
+        if (space != 'r' && !x.v.size)
+            return syntax_here(d, "a variable without a size");
         r = space == 'r' ? declare_reg(d, &x) : declare_mems(d, &x, space);
         if (r)
             return r;
@@ -310,7 +312,7 @@ static int parse_insn(struct sg_dec *d)
         return sg_dec_call(d, p);
     f = find_family(d->oc.base);
     if (!f)
-        return sg_dec_refuse(d, NULL);
+        return sg_check_gates(d) ? d->err : sg_dec_refuse(d, NULL);
     if (parse_operands(d) || sg_check_form(d))
         return d->err;
     return emit_one(d, f, p);
@@ -332,7 +334,7 @@ static int parse_directive(struct sg_dec *d)
     if (sg_tok_eq(t, ".loc") || sg_tok_eq(t, ".file"))
         return skip_line(d);
     if (sg_tok_eq(t, ".pragma"))
-        return skip_to(d, ';');
+        return d->err = sg_parse_pragma(&d->l, d->diag);
     if (sg_tok_eq(t, ".section")) {
         while (!sg_tok_is(&d->l, '{') && d->l.tok.kind != SG_T_EOF)
             sg_lex_next(&d->l);
@@ -359,8 +361,6 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
             sg_lex_next(&d->l);
         } else if (sg_tok_is(&d->l, '}')) {
             sg_scope_close(d);
-            sg_lex_next(&d->l);
-        } else if (sg_tok_is(&d->l, ';')) {
             sg_lex_next(&d->l);
         } else if (t->kind == SG_T_ID) {
             struct sg_tok name = *t;

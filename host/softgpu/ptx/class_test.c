@@ -74,7 +74,7 @@ static const char *const lines[][2] = {
     {"add.u32 %q1, %q1, %q1;", ".b128"},
     {"cvt.u64.u32 %rd1, %q1;", ".b128"},
     {"atom.global.add.u32 %r1, [%q1], 1;", "address"},
-    {"atom.global.exch.b128 %q1, [%rd1], %rd2;", "128 bits"},
+    {"atom.global.exch.b128 %q1, [%rd1], %rd2;", ".b128 is expected"},
     {"cp.async.ca.shared.global [%q1], [%rd1], 4;", "address"},
     {"cp.async.ca.shared.global [%r1], [%rd1], 4, %q1;", ".b128"},
     {"cp.async.ca.shared.global [%r1], [%rd1], 4, %rd1;", NULL}, /* a cache policy */

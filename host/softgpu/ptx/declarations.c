@@ -121,6 +121,8 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
             depth--;
         else if (l->tok.kind == SG_T_DIR && sg_tok_eq(&l->tok, ".managed"))
             d->v.is_managed = true;
+        else if (l->tok.kind == SG_T_DIR && !sg_tok_eq(&l->tok, ".unified"))
+            return bad(l, diag, "unknown attribute");
         else if (l->tok.kind == SG_T_EOF)
             return bad(l, diag, "unfinished .attribute");
         sg_lex_next(l);
@@ -128,9 +130,18 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
     return 0;
 }
 
+/* Types that a variable or register may have ("Fundamental Types"); others are of instructions only. */
+static bool is_fundamental(enum sg_type t)
+{
+    return t != SG_TY_NONE && t != SG_TY_BF16 && t != SG_TY_BF16X2 && t != SG_TY_TF32 && t != SG_TY_E4M3 &&
+           t != SG_TY_E5M2 && t != SG_TY_E4M3X2 && t != SG_TY_E5M2X2 && t != SG_TY_U16X2 &&
+           t != SG_TY_S16X2 && t != SG_TY_F32X2;
+}
+
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
     bool pointee = false; /* after .ptr: the alignment is that of the pointed-to memory */
+    bool aligned = false;
 
     d->vec = 1;
     while (l->tok.kind == SG_T_DIR) {
@@ -138,6 +149,9 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         enum sg_type ty = sg_type_of(t->s + 1, t->len - 1);
 
         if (sg_tok_eq(t, ".align")) {
+            if (d->v.type != SG_TY_NONE && !pointee && !d->attribute_only)
+                return bad(l, diag, "'.align' behind the type");
+            aligned = true;
             sg_lex_next(l);
             if (l->tok.kind != SG_T_INT || !l->tok.ival || l->tok.ival > 4096 ||
                 (l->tok.ival & (l->tok.ival - 1)))
@@ -150,20 +164,22 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
             if (r)
                 return r;
             continue;
-        } else if (sg_tok_eq(t, ".v2") || sg_tok_eq(t, ".v4") || sg_tok_eq(t, ".v8")) {
+        } else if (sg_tok_eq(t, ".v2") || sg_tok_eq(t, ".v4")) {
             d->vec = (uint32_t)(t->s[2] - '0');
         } else if (sg_tok_eq(t, ".ptr")) {
             pointee = true;
         } else if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared") ||
-                   sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param")) {
+                   sg_tok_eq(t, ".local")) {
             /* .ptr .space of a kernel parameter: a hint */
+            if (!pointee || aligned)
+                return bad(l, diag, "a state space that is not directly behind '.ptr'");
         } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") || sg_tok_eq(t, ".samplerref")) {
             d->opaque = true;
             d->opaque_kind = sg_tok_eq(t, ".texref")    ? SG_OPAQUE_TEXREF
                              : sg_tok_eq(t, ".surfref") ? SG_OPAQUE_SURFREF
                                                         : SG_OPAQUE_SAMPLERREF;
             d->v.type = SG_TY_B64;
-        } else if (ty != SG_TY_NONE) {
+        } else if (is_fundamental(ty)) {
             d->v.type = ty;
         } else {
             return bad(l, diag, "unknown word in a declaration");
@@ -172,6 +188,22 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
     }
     if (d->v.type == SG_TY_NONE)
         return bad(l, diag, "a type expected");
+    if (d->vec > 1 && (d->v.type == SG_TY_PRED || d->vec * sg_type_size(d->v.type) > 16))
+        return bad(l, diag, "a vector of more than 128 bits, or of predicates");
+    return 0;
+}
+
+int sg_parse_pragma(struct sg_lex *l, struct sg_diag *diag)
+{
+    do {
+        sg_lex_next(l);
+        if (l->tok.kind != SG_T_STR)
+            return bad(l, diag, "a string expected");
+        sg_lex_next(l);
+    } while (sg_tok_is(l, ','));
+    if (!sg_tok_is(l, ';'))
+        return bad(l, diag, "';' expected");
+    sg_lex_next(l);
     return 0;
 }
 
@@ -324,4 +356,18 @@ int sg_check_entry_params(const struct sg_lex *l, const struct sg_func *f, struc
                               "'%.*s' cannot be a parameter of a kernel", (int)p->len, p->name);
     }
     return 0;
+}
+
+static bool same_parameters(const struct sg_pdecl *a, const struct sg_pdecl *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (a[i].type != b[i].type || a[i].size != b[i].size || a[i].is_reg != b[i].is_reg)
+            return false;
+    return true;
+}
+
+bool sg_same_prototype(const struct sg_func *a, const struct sg_func *b)
+{
+    return a->nparams == b->nparams && a->nrets == b->nrets &&
+           same_parameters(a->params, b->params, a->nparams) && same_parameters(a->rets, b->rets, a->nrets);
 }

@@ -14,24 +14,57 @@ struct form {
     const char *operands;
 };
 
+struct gate {
+    const char *base, *words;
+    uint16_t target, version;
+    bool specific;
+    const char *feature;
+};
+
+struct bound {
+    const char *base, *words;
+    uint32_t operand;
+    uint64_t low, high, step;
+};
+
+#define GROUP(name, words)
+#define FORM(base, types, mods, target, operands)
+#define GATE(base, words, target, version, specific, feature)
+#define BOUND(base, words, operand, low, high, step)
+
 static const struct group {
     const char *name, *words;
 } groups[] = {
+#undef GROUP
 #define GROUP(name, words) {name, words},
-#define FORM(base, types, mods, target, operands)
 #include "ptx/forms.def"
 #undef GROUP
-#undef FORM
+#define GROUP(name, words)
 };
 
 static const struct form forms[] = {
-#define GROUP(name, words)
+#undef FORM
 #define FORM(base, types, mods, target, operands) {base, types, mods, target, operands},
 #include "ptx/forms.def"
-#undef GROUP
 #undef FORM
+#define FORM(base, types, mods, target, operands)
 };
 #define NFORMS (sizeof(forms) / sizeof(forms[0]))
+
+static const struct gate gates[] = {
+#undef GATE
+#define GATE(base, words, target, version, specific, feature) \
+    {base, words, target, version, specific, feature},
+#include "ptx/forms.def"
+#undef GATE
+#define GATE(base, words, target, version, specific, feature)
+};
+
+static const struct bound bounds[] = {
+#undef BOUND
+#define BOUND(base, words, operand, low, high, step) {base, words, operand, low, high, step},
+#include "ptx/forms.def"
+};
 
 /* The part of a list up to its separator; moves *list behind it. */
 static size_t next_part(const char **list, char separator, const char **part)
@@ -60,6 +93,30 @@ static bool has_word(const char *words, size_t n, const char *word)
     return false;
 }
 
+static bool has_mod(const struct sg_opcode *oc, const char *words)
+{
+    for (uint32_t i = 0; i < oc->nmods; i++)
+        if (has_word(words, strlen(words), oc->mods[i]))
+            return true;
+    return false;
+}
+
+static bool has_mod_or_type(const struct sg_opcode *oc, const char *words)
+{
+    for (uint32_t i = 0; i < oc->ntypes; i++)
+        if (has_word(words, strlen(words), sg_type_name((enum sg_type)oc->types[i])))
+            return true;
+    return !strcmp(words, "*") || (!*words && !oc->nmods) || has_mod(oc, words);
+}
+
+static bool group_has(const char *group, size_t n, const char *word)
+{
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        if (strlen(groups[i].name) == n && !memcmp(groups[i].name, group, n))
+            return has_word(groups[i].words, strlen(groups[i].words), word);
+    return has_word(group, n, word);
+}
+
 static bool types_match(const char *list, const struct sg_opcode *oc)
 {
     uint32_t i = 0;
@@ -72,18 +129,10 @@ static bool types_match(const char *list, const struct sg_opcode *oc)
 
         if (i == oc->ntypes)
             return false;
-        if ((n != 1 || part[0] != '*') && !has_word(part, n, sg_type_name((enum sg_type)oc->types[i])))
+        if ((n != 1 || part[0] != '*') && !group_has(part, n, sg_type_name((enum sg_type)oc->types[i])))
             return false;
     }
     return i == oc->ntypes;
-}
-
-static bool group_has(const char *group, size_t n, const char *word)
-{
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
-        if (strlen(groups[i].name) == n && !memcmp(groups[i].name, group, n))
-            return has_word(groups[i].words, strlen(groups[i].words), word);
-    return has_word(group, n, word);
 }
 
 static bool mods_match(const char *list, const struct sg_opcode *oc)
@@ -97,6 +146,8 @@ static bool mods_match(const char *list, const struct sg_opcode *oc)
         size_t n = next_part(&list, ' ', &part);
         bool optional = n && part[n - 1] == '?', first = part[0] == '!', found = false;
 
+        if (n == 1 && *part == '*')
+            return true;
         n -= optional + first;
         part += first;
         for (uint32_t i = 0; i < (first && oc->nmods ? 1 : oc->nmods) && !found; i++)
@@ -169,17 +220,56 @@ static enum sg_type operand_type(const struct sg_dec *d, char what)
 {
     enum sg_type t = (enum sg_type)d->oc.types[what == '1' || what == 'v' ? 1 : 0];
 
-    return what == 'd' ? double_type(t) : what == 'p' ? SG_TY_PRED : what == 'i' ? SG_TY_U32 : t;
+    switch (what) {
+    case 'd':
+        return double_type(t);
+    case 'p':
+        return SG_TY_PRED;
+    case 'i':
+    case 'n':
+        return SG_TY_U32;
+    case 'h':
+    case 'a':
+        return SG_TY_U64;
+    default:
+        return t;
+    }
+}
+
+/* True if the first operand is no result. */
+static bool sets_nothing(const struct sg_opcode *oc)
+{
+    static const char *const bases[] = {"bar", "barrier", "pmevent", "cp"};
+
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++)
+        if (!strcmp(oc->base, bases[i]))
+            return !has_mod(oc, "red");
+    return false;
+}
+
+/* True if '_' may stand for the result. */
+static bool has_sink(const char *base)
+{
+    static const char bases[] = "atom|mbarrier|lop3|setp|elect|shfl|match";
+
+    return has_word(bases, sizeof(bases) - 1, base);
 }
 
 static bool operand_fits(const struct sg_dec *d, uint32_t i, char what)
 {
     const struct sg_opnd *o = &d->ops[i];
     enum sg_type t = operand_type(d, what);
-    bool wider = what == 'w' || what == 'v';
+    bool wider = what == 'w' || what == 'v' || what == 'x';
 
-    if (i == 0 && (o->kind == SG_O_IMM || o->kind == SG_O_F32 || o->kind == SG_O_F64 || o->kind == SG_O_SREG))
+    if (what == 'a')
+        return o->kind == SG_O_ADDR || (o->kind == SG_O_SYM && o->element);
+    if (what == 'n')
+        return o->kind == SG_O_IMM;
+    if (i == 0 && !sets_nothing(&d->oc) &&
+        (o->kind == SG_O_IMM || o->kind == SG_O_F32 || o->kind == SG_O_F64 || o->kind == SG_O_SREG))
         return false; /* the result */
+    if (i == 0 && o->kind == SG_O_SINK && what == 't' && !has_sink(d->oc.base))
+        return false;
     switch (o->kind) {
     case SG_O_REG:
         return register_fits((enum sg_type)d->vregs[o->v].type, t, wider);
@@ -216,12 +306,28 @@ static const struct form *cached_form(struct sg_dec *d, bool *known)
     return seen->form;
 }
 
-static bool says(const struct sg_opcode *oc, const char *words)
+static bool is_256_bits(const struct sg_opcode *oc)
 {
-    for (uint32_t i = 0; i < oc->nmods; i++)
-        if (has_word(words, strlen(words), oc->mods[i]))
-            return true;
-    return false;
+    uint32_t n = has_mod(oc, "v8") ? 8 : has_mod(oc, "v4") ? 4 : 1;
+
+    return oc->ntypes && n * sg_type_size((enum sg_type)oc->types[0]) == 32;
+}
+
+/* The variable of an address is in the space that the instruction names. */
+static bool in_space(const struct sg_dec *d, const struct sg_opnd *o)
+{
+    const struct sg_opcode *oc = &d->oc;
+    bool global = o->symkind == SG_K_GLOBAL, local = o->symkind == SG_K_LOCAL;
+
+    if (o->kind != SG_O_ADDR || o->base != SG_O_SYM)
+        return true;
+    if (has_mod(oc, "const"))
+        return global && d->m->vars[o->v].is_const;
+    if (has_mod(oc, "param|param::entry|param::func"))
+        return o->symkind == SG_K_PARAM || (local && d->lvars[o->v].is_param);
+    if (has_mod(oc, "global"))
+        return global && !d->m->vars[o->v].is_const;
+    return o->symkind != SG_K_PARAM;
 }
 
 /* Rules that depend on more than .target. Returns what is wrong, or NULL. */
@@ -231,18 +337,69 @@ static const char *broken_rule(const struct sg_dec *d)
     const char *base = oc->base;
     bool memory = !strcmp(base, "ld") || !strcmp(base, "st");
 
-    if ((!strcmp(base, "st") || !strcmp(base, "atom") || !strcmp(base, "red")) && says(oc, "const"))
+    if (memory && !in_space(d, &d->ops[base[0] == 'l']))
+        return "the variable is in another state space";
+    if (!strcmp(base, "mov") && !has_mod(oc, "v2|v4|v8") && oc->ntypes &&
+        !is_bits((enum sg_type)oc->types[0]) && (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC))
+        return "a register is packed and unpacked with types .b16 to .b128";
+
+    if ((!strcmp(base, "st") || !strcmp(base, "atom") || !strcmp(base, "red")) && has_mod(oc, "const"))
         return "constant memory is not written";
+    if (!strcmp(base, "mbarrier") && has_mod(oc, "arrive|arrive_drop") && has_mod(oc, "shared::cluster") &&
+        d->ops[0].kind != SG_O_SINK)
+        return "a barrier of another block returns no state: '_' expected";
+    if (!strcmp(base, "cvta") && has_mod(oc, "to") && d->ops[1].kind == SG_O_SYM)
+        return "a register expected";
+    if (base[0] == 'v' && d->ops[0].part[0] && d->nops == 3)
+        return "a part of the result needs a third source";
+    if (base[0] == 'v' && d->nops == 3 && has_mod(oc, "min|max") && oc->ntypes == 3)
+        return "a second operation needs a third source";
     if (d->m->target < 90 &&
-        (says(oc, "cluster|shared::cluster|bulk|try_wait|expect_tx|complete_tx|mbarrier_init") ||
-         (!strcmp(base, "fence") && says(oc, "async"))))
+        (has_mod(oc, "cluster|shared::cluster|bulk|try_wait|expect_tx|complete_tx|mbarrier_init") ||
+         (!strcmp(base, "fence") && has_mod(oc, "async"))))
         return "needs .target sm_90 or higher";
-    if (memory && says(oc, "relaxed|acquire|release") != says(oc, "cta|cluster|gpu|sys"))
+    if (memory && is_256_bits(oc) && d->m->version < 88)
+        return "256 bits need PTX .version 8.8 or higher";
+    if (memory && !has_mod(oc, "async") &&
+        has_mod(oc, "relaxed|acquire|release") != has_mod(oc, "cta|cluster|gpu|sys"))
         return "a scope and an order of memory stand together";
-    if ((!strcmp(base, "vote") || !strcmp(base, "shfl")) && !says(oc, "sync") && d->m->version >= 64 &&
+    if ((!strcmp(base, "vote") || !strcmp(base, "shfl")) && !has_mod(oc, "sync") && d->m->version >= 64 &&
         d->m->target >= 70)
         return "from PTX 6.4 on and .target sm_70 on there is the form with .sync only";
     return NULL;
+}
+
+int sg_check_gates(struct sg_dec *d)
+{
+    for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
+        const struct gate *g = &gates[i];
+
+        if (!has_word(g->base, strlen(g->base), d->oc.base) || !has_mod_or_type(&d->oc, g->words))
+            continue;
+        if (d->m->target < g->target || (g->specific && !d->m->target_suffix))
+            return sg_dec_syntax(d, "%s needs .target sm_%u%s or higher", g->feature, g->target,
+                                 g->specific ? "a" : "");
+        if (d->m->version < g->version)
+            return sg_dec_syntax(d, "%s needs PTX .version %u.%u or higher", g->feature, g->version / 10,
+                                 g->version % 10);
+    }
+    return 0;
+}
+
+static int check_bounds(struct sg_dec *d)
+{
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+        const struct bound *b = &bounds[i];
+        const struct sg_opnd *o = &d->ops[b->operand];
+
+        if (b->operand >= d->nops || o->kind != SG_O_IMM || !has_word(b->base, strlen(b->base), d->oc.base) ||
+            !has_mod_or_type(&d->oc, b->words))
+            continue;
+        if (o->imm < b->low || o->imm > b->high || o->imm % b->step)
+            return sg_dec_syntax(d, "%s: operand %u cannot be %llu", d->oc.full, b->operand + 1,
+                                 (unsigned long long)o->imm);
+    }
+    return 0;
 }
 
 int sg_check_form(struct sg_dec *d)
@@ -253,10 +410,14 @@ int sg_check_form(struct sg_dec *d)
 
     if (broken)
         return sg_dec_syntax(d, "%s: %s", d->oc.full, broken);
-    if (!known || (!f && d->m->version > VERSION_KNOWN))
+    if (!known)
+        return sg_check_gates(d);
+    if (!f && d->m->version > VERSION_KNOWN)
         return 0;
     if (!f)
         return sg_dec_syntax(d, "%s: PTX has no such instruction with %u operands", d->oc.full, d->nops);
+    if (sg_check_gates(d) || check_bounds(d))
+        return d->err;
     if (f->target > d->m->target)
         return sg_dec_syntax(d, "%s needs .target sm_%u or higher", d->oc.full, f->target);
     for (uint32_t i = 0; i < d->nops && f->operands[i]; i++) {
@@ -273,6 +434,8 @@ int sg_check_form(struct sg_dec *d)
                              i == 0                                 ? "a register expected as destination"
                              : o->kind == SG_O_SREG                 ? "no special register may stand here"
                              : o->kind == SG_O_SYM                  ? "no name of a variable may stand here"
+                             : what == 'a'                          ? "an address expected"
+                             : what == 'n'                          ? "a constant expected"
                              : sg_type_float(operand_type(d, what)) ? "a floating-point constant expected"
                                                                     : "an integer expected");
     }

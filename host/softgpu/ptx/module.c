@@ -2,7 +2,6 @@
 /* Module level of PTX: directives, variables, functions; bodies are only found, not read. */
 #include "ptx/module.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,51 +25,6 @@ static int nomem(struct parse *p)
     return sg_diag_at(p->diag, SG_ERR_NOMEM, p->l.tok.line, 0, "out of memory");
 }
 
-static int parse_version(struct parse *p)
-{
-    double v;
-    const struct sg_tok *t;
-
-    sg_lex_next(&p->l);
-    t = &p->l.tok;
-    if (t->kind != SG_T_F64)
-        return bad(p, "a version number expected");
-    memcpy(&v, &t->ival, 8);
-    if (!(v >= 1.0 && v < 100.0))
-        return bad(p, "a version number expected");
-    p->m->version = (uint32_t)(v * 10.0 + 0.5);
-    if (p->m->version > SG_PTX_VERSION_MAX)
-        return sg_diag_at(p->diag, SG_ERR_PTX_VERSION, t->line, t->col,
-                          ".version %.1f is newer than the newest known (%d.%d)", v, SG_PTX_VERSION_MAX / 10,
-                          SG_PTX_VERSION_MAX % 10);
-    sg_lex_next(&p->l);
-    return 0;
-}
-
-static int parse_target(struct parse *p)
-{
-    do {
-        const struct sg_tok *t;
-
-        sg_lex_next(&p->l);
-        t = &p->l.tok;
-        if (t->kind != SG_T_ID)
-            return bad(p, "a target expected");
-        if (t->len > 3 && !memcmp(t->s, "sm_", 3)) {
-            uint32_t v = 0, i;
-
-            for (i = 3; i < t->len && isdigit((unsigned char)t->s[i]) && v < 10000; i++)
-                v = v * 10 + (uint32_t)(t->s[i] - '0');
-            p->m->target = v;
-            p->m->target_suffix = i < t->len;
-        } else if (sg_tok_eq(t, "texmode_independent")) {
-            p->m->independent = true;
-        } /* debug, map_f64_to_f32, ...: nothing to do */
-        sg_lex_next(&p->l);
-    } while (sg_tok_is(&p->l, ','));
-    return 0;
-}
-
 static char *name_dup(const char *s, uint32_t len)
 {
     char *n = malloc(len + 1);
@@ -90,6 +44,8 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
     if (d->opaque_kind == SG_OPAQUE_SAMPLERREF && !m->independent)
         return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col,
                           "sampler variables need .target texmode_independent");
+    if (d->v.is_const)
+        return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "textures and surfaces are in .global");
     if (d->v.ndims || m->nopaques >= SG_RELOC_OPAQUE - 1)
         return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
                           "arrays of texture, surface and sampler variables");
@@ -189,6 +145,11 @@ static int parse_init(struct parse *p, struct sg_decl *d)
     return 0;
 }
 
+static bool is_reserved(const char *name, uint32_t len)
+{
+    return (len == 1 && name[0] == '_') || (len == 7 && !memcmp(name, "WARP_SZ", 7));
+}
+
 static int parse_var(struct parse *p, bool is_extern)
 {
     struct sg_decl d = {0};
@@ -225,6 +186,10 @@ static int parse_var(struct parse *p, bool is_extern)
             if (r)
                 return r;
         }
+        if (!is_extern && !d.opaque && !d.v.size)
+            return bad(p, "a variable without a size that is not .extern");
+        if (is_reserved(d.name, d.name_len))
+            return bad(p, "a name that is no variable's");
         r = add_var(p, &d, &d.v);
         if (r)
             return r;
@@ -268,13 +233,23 @@ static bool is_cluster_directive(const struct sg_tok *t)
            sg_tok_eq(t, ".explicitcluster") || sg_tok_eq(t, ".blocksareclusters");
 }
 
+static bool is_function_directive(const struct sg_tok *t)
+{
+    return sg_tok_eq(t, ".noreturn") || sg_tok_eq(t, ".abi_preserve") ||
+           sg_tok_eq(t, ".abi_preserve_control") || sg_tok_eq(t, ".attribute") || sg_tok_eq(t, ".pragma");
+}
+
 /* Directives between the parameters and the body. */
 static int parse_func_directives(struct parse *p, struct sg_func *f)
 {
+    bool areclusters = false;
+
     while (p->l.tok.kind == SG_T_DIR) {
         uint32_t v[3];
         int r = 0;
 
+        if (!f->is_entry && !is_function_directive(&p->l.tok))
+            return bad(p, "a directive that functions do not have");
         if (is_cluster_directive(&p->l.tok) && p->m->target < 90)
             return bad(p, "directives of clusters need .target sm_90 or higher");
         if (sg_tok_eq(&p->l.tok, ".maxntid"))
@@ -286,6 +261,8 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         else if (sg_tok_eq(&p->l.tok, ".maxnreg")) {
             r = parse_dims(p, v);
             f->maxnreg = v[0];
+            if (!r && !v[0])
+                return bad(p, "a number above 0 expected");
         } else if (sg_tok_eq(&p->l.tok, ".reqnctapercluster"))
             r = parse_dims(p, f->cluster);
         else if (sg_tok_eq(&p->l.tok, ".maxclusterrank")) {
@@ -294,13 +271,16 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         } else if (sg_tok_eq(&p->l.tok, ".explicitcluster")) {
             f->explicit_cluster = true;
             sg_lex_next(&p->l);
+        } else if (sg_tok_eq(&p->l.tok, ".blocksareclusters")) {
+            areclusters = true;
+            sg_lex_next(&p->l);
         } else if (sg_tok_eq(&p->l.tok, ".noreturn") && f->is_entry) {
             return bad(p, "'.noreturn' is for functions, not for kernels");
         } else if (sg_tok_eq(&p->l.tok, ".pragma")) {
-            while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
-                sg_lex_next(&p->l);
-            sg_lex_next(&p->l);
-        } else { /* .maxnctapersm .noreturn .abi_preserve ...: hints */
+            r = sg_parse_pragma(&p->l, p->diag);
+        } else if (sg_tok_eq(&p->l.tok, ".maxnctapersm") && p->m->version >= 21) {
+            return bad(p, "a directive that PTX 2.1 removed");
+        } else { /* .noreturn .abi_preserve ...: hints */
             sg_lex_next(&p->l);
             while (p->l.tok.kind == SG_T_INT || sg_tok_is(&p->l, ','))
                 sg_lex_next(&p->l);
@@ -308,6 +288,10 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         if (r)
             return r;
     }
+    if (areclusters && (!f->reqntid[0] || !f->cluster[0]))
+        return bad(p, "'.blocksareclusters' without '.reqntid' and '.reqnctapercluster'");
+    if (f->max_cluster && f->cluster[0])
+        return bad(p, "'.maxclusterrank' and '.reqnctapercluster' of one kernel");
     return f->maxntid[0] && f->reqntid[0] ? bad(p, "'.maxntid' and '.reqntid' of one kernel") : 0;
 }
 
@@ -325,6 +309,9 @@ static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *na
             return sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice",
                               (int)name->len, name->s);
         }
+        if (!sg_same_prototype(old, f))
+            return sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col,
+                              "'%.*s' is declared with other parameters", (int)name->len, name->s);
         *out = old;
         if (old->body) { /* a later declaration adds nothing */
             sg_func_clear(f);
@@ -413,9 +400,9 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
     return 0;
 }
 
-static int parse_func(struct parse *p, bool is_extern)
+static int parse_func(struct parse *p, bool is_extern, bool is_weak)
 {
-    struct sg_func f = {.alias = -1, .is_extern = is_extern}, *slot = NULL;
+    struct sg_func f = {.alias = -1, .is_extern = is_extern, .is_weak = is_weak}, *slot = NULL;
     struct sg_tok name = {0};
     bool body;
     int r;
@@ -426,6 +413,7 @@ static int parse_func(struct parse *p, bool is_extern)
         struct sg_decl d = {0};
 
         d.v.type = SG_TY_B32; /* only the attribute is wanted */
+        d.attribute_only = true;
         r = sg_decl_head(&p->l, &d, p->diag);
         if (r)
             return r;
@@ -465,6 +453,12 @@ static int parse_alias(struct parse *p)
     b = tb.kind == SG_T_ID ? sg_sym_find(&p->m->symtab, 0, tb.s, tb.len) : NULL;
     if (!a || !b || a->kind != SG_K_FUNC || b->kind != SG_K_FUNC || a->index == b->index)
         return bad(p, ".alias needs two functions");
+    if (p->m->version < 63)
+        return bad(p, "'.alias' needs PTX .version 6.3 or higher");
+    if (p->m->funcs[a->index].body || p->m->funcs[b->index].is_weak)
+        return bad(p, "an alias with a body, or of a '.weak' function");
+    if (!sg_same_prototype(&p->m->funcs[a->index], &p->m->funcs[b->index]))
+        return bad(p, "an alias with other parameters");
     p->m->funcs[a->index].alias = (int32_t)b->index;
     sg_lex_next(&p->l);
     if (!sg_tok_is(&p->l, ';'))
@@ -474,10 +468,9 @@ static int parse_alias(struct parse *p)
 }
 
 /* Register limits passed to cuLinkCreate are stored in the linked text (api/code/link.c). */
-static void pragma(struct parse *p)
+static void pragma(struct parse *p, const struct sg_tok *t)
 {
     static const char key[] = SG_PRAGMA_REGISTERS;
-    const struct sg_tok *t = &p->l.tok;
     const char *at = t->s, *end = t->s + t->len;
     uint32_t n = 0;
 
@@ -503,12 +496,21 @@ static int skip_debug(struct parse *p)
         return 0;
     }
     if (sg_tok_eq(&p->l.tok, ".pragma")) {
-        while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF) {
-            pragma(p);
-            sg_lex_next(&p->l);
-        }
+        struct sg_lex at = p->l;
+
+        for (sg_lex_next(&at); at.tok.kind == SG_T_STR || sg_tok_is(&at, ','); sg_lex_next(&at))
+            pragma(p, &at.tok);
+        return sg_parse_pragma(&p->l, p->diag);
+    }
+    if (sg_tok_eq(&p->l.tok, ".loc"))
+        return bad(p, "'.loc' outside of a function");
+    if (sg_tok_eq(&p->l.tok, ".file")) {
         sg_lex_next(&p->l);
-        return 0;
+        if (p->l.tok.kind != SG_T_INT)
+            return bad(p, "the number of a file expected");
+        sg_lex_next(&p->l);
+        if (p->l.tok.kind != SG_T_STR)
+            return bad(p, "the name of a file expected");
     }
     while (p->l.tok.line == line && p->l.tok.kind != SG_T_EOF)
         sg_lex_next(&p->l);
@@ -518,24 +520,24 @@ static int skip_debug(struct parse *p)
 static int parse_item(struct parse *p)
 {
     const struct sg_tok *t = &p->l.tok;
-    bool is_extern = false;
+    bool is_extern = sg_tok_eq(t, ".extern"), is_weak = sg_tok_eq(t, ".weak"),
+         is_common = sg_tok_eq(t, ".common");
 
-    while (sg_tok_eq(t, ".extern") || sg_tok_eq(t, ".visible") || sg_tok_eq(t, ".weak") ||
-           sg_tok_eq(t, ".common")) {
-        is_extern |= sg_tok_eq(t, ".extern");
+    if (is_extern || is_weak || is_common || sg_tok_eq(t, ".visible"))
         sg_lex_next(&p->l);
-    }
+    if (is_common && !sg_tok_eq(t, ".global"))
+        return bad(p, "'.global' expected behind '.common'");
     if (sg_tok_eq(t, ".entry") || sg_tok_eq(t, ".func"))
-        return parse_func(p, is_extern);
+        return parse_func(p, is_extern, is_weak);
     if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared"))
         return parse_var(p, is_extern);
     if (sg_tok_eq(t, ".version") && !p->m->version)
-        return parse_version(p);
+        return sg_parse_version(&p->l, p->m, p->diag);
     if (sg_tok_eq(t, ".target") && !p->m->target)
-        return parse_target(p);
+        return sg_parse_target(&p->l, p->m, p->diag);
     if (sg_tok_eq(t, ".alias"))
         return parse_alias(p);
-    if (sg_tok_eq(t, ".address_size")) {
+    if (sg_tok_eq(t, ".address_size") && !p->m->address_size && p->m->target) {
         sg_lex_next(&p->l);
         if (t->kind != SG_T_INT || (t->ival != 64 && t->ival != 32))
             return bad(p, "32 or 64 expected");
@@ -549,7 +551,7 @@ static int parse_item(struct parse *p)
     if (sg_tok_eq(t, ".section") || sg_tok_eq(t, ".file") || sg_tok_eq(t, ".loc") ||
         sg_tok_eq(t, ".pragma") || sg_tok_is(&p->l, '@'))
         return skip_debug(p);
-    if (sg_tok_is(&p->l, ';')) {
+    if (sg_tok_is(&p->l, ';')) { /* ptx/link.c writes it */
         sg_lex_next(&p->l);
         return 0;
     }

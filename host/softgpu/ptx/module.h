@@ -155,7 +155,7 @@ struct sg_pdecl {
 
 struct sg_func {
     char *name;
-    bool is_entry, is_extern;
+    bool is_entry, is_extern, is_weak;
     struct sg_pdecl *params;
     uint32_t nparams;
     struct sg_pdecl *rets;
@@ -223,16 +223,23 @@ struct sg_decl {
     uint32_t range; /* count of %r<count>; 0: none */
     uint32_t vec;   /* .v2 .v4: 2, 4; else 1 */
     bool opaque;
+    bool attribute_only; /* the attributes of a function: no type */
     enum sg_opaque_kind opaque_kind;
 };
 /* Parses qualifiers and type, up to the first name; then a name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
+/* Reads .version and .target into m (ptx/header.c). */
+int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
+int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
+/* .pragma "...", ...; */
+int sg_parse_pragma(struct sg_lex *l, struct sg_diag *diag);
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 /* Stride of an array index, bytes (PTX ISA, "Arrays as Operands"); 0: not an array. */
 uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
 /* A parameter of a kernel is in .param space, has a size, and is neither a predicate nor a vector. */
 int sg_check_entry_params(const struct sg_lex *l, const struct sg_func *f, struct sg_diag *diag);
+bool sg_same_prototype(const struct sg_func *a, const struct sg_func *b);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 
 /* Frees the function's members. */

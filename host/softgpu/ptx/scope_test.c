@@ -73,7 +73,7 @@ static const struct {
      ".reg .u32 %w; call (%v, %w), f, (9); add.u32 %v, %v, %w;", 7, NULL},
     {"no operand of the instruction before", "",
      ".shared .align 8 .b64 m; .reg .b64 %q; .reg .u32 %u; ld.shared.u32 %u, [m]; mbarrier.arrive.shared.b64 %q;",
-     0, "an address expected"},
+     0, "with 1 operands"},
     {"a caller's names", ".func f()\n{\nmov.u32 %x, 5; ret;\n}\n", ".reg .u32 %x; call f;", 0,
      "unknown register"},
     {"a caller's label", ".func f()\n{\nbra L; ret;\n}\n", "call f; L:", 0, "label"},

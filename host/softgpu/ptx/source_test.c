@@ -102,7 +102,6 @@ static void odd(void)
                           1)) ".file 1 \"a\"\n",
        1, "a:9999999999999999999");
     at("a file that is not named", HEAD FUNC("a", ".loc 3 1 1\n" MARK(1)) ".file 1 \"a\"\n", 1, NULL);
-    at("a name without an end", HEAD FUNC("a", ".loc 1 1 1\n" MARK(1)) ".file 1 \"a\n", 1, NULL);
     at("inlined nowhere", HEAD FUNC("a", ".loc 1 2 3, inlined_at\n" MARK(1)) ".file 1 \"a\"\n", 1, NULL);
     at("inlined at a file that is not named",
        HEAD FUNC("a", ".loc 1 2 3, inlined_at 9 8 7\n" MARK(1)) ".file 1 \"a\"\n", 1, "a:2");

@@ -30,7 +30,7 @@ static void put(const char *fmt, unsigned a, unsigned b)
 
 static void digits(unsigned n, const char *end)
 {
-    put(".file 1 ", 0, 0);
+    put(".file 1 \"a\", ", 0, 0);
     memset(text + len, '1', n);
     len += n;
     text[len] = 0;

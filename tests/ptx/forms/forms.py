@@ -21,12 +21,12 @@ TARGETS = (75, 80, 86, 90, 100)
 REGISTERS = {"pred": "p", "b8": "c", "b16": "h", "u16": "us", "s16": "ss", "b32": "b", "u32": "u", "s32": "s", "f32": "f",
              "b64": "d", "u64": "ul", "s64": "sl", "f64": "dd", "f16": "hh"}
 SIZES = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
-BODY = ".reg " + "; .reg ".join(f".{t} {n}<4>" for t, n in REGISTERS.items()) + ";\n"
+BODY = ".reg " + "; .reg ".join(f".{t} {n}<8>" for t, n in REGISTERS.items()) + ";\n"
 MODULE = ".global .align 16 .b8 gb[64];\n"
 
 
 def read_table(path):
-    text = open(path, encoding="ascii").read()
+    text = "".join(open(p, encoding="ascii").read() for p in (path, path.replace(".def", "_memory.def")))
     groups = dict(re.findall(r'^GROUP\("([^"]*)", "([^"]*)"\)', text, re.M))
     rows = [(b, t, m, int(n), o) for b, t, m, n, o in
             re.findall(r'^FORM\("([^"]*)", "([^"]*)", "([^"]*)", (\d+), "([^"]*)"\)', text, re.M)]
@@ -48,15 +48,24 @@ def double_of(kind):
 def register(kind, i):
     """A register for an operand of this type."""
     kind = {"u8": "u16", "s8": "s16", "b8": "b16", "u16x2": "b32", "s16x2": "b32", "bf16": "b16", "bf16x2": "b32",
-            "f16x2": "b32", "f32x2": "b64"}.get(kind, kind)
+            "f16x2": "b32", "f32x2": "b64", "tf32": "b32", "e4m3x2": "b16", "e5m2x2": "b16"}.get(kind, kind)
     return REGISTERS[kind] + str(i)
 
 
-def operand(letter, types, i):
+def operand(letter, types, i, mods=()):
+    vector = [int(m[1:]) for m in mods if re.fullmatch("v[248]", m)]
+    if letter == "x" and vector:
+        return "{" + ", ".join(register(types[0], k) for k in range(vector[0])) + "}"
     if letter == "p":
         return register("pred", i)
     if letter == "i":
         return register("u32", i)
+    if letter == "h":
+        return register("u64", i)
+    if letter == "a":
+        return f"[d{i}]"
+    if letter == "n":
+        return "16"
     if letter == "d":
         return register(double_of(types[0]), i)
     return register(types[1] if letter in "1v" and len(types) > 1 else types[0], i)
@@ -65,9 +74,9 @@ def operand(letter, types, i):
 def expansions(row, groups):
     """(instruction, target) for the types and modifiers of a row."""
     base, types, mods, target, operands = row
-    if "*" in types or "*" in mods or operands == "*" or not types:
+    if "*" in types or "*" in mods or "*" in operands or "." in operands:
         return
-    choices = [t.split("|") for t in types.split()]
+    choices = [groups.get(t, t).split("|") for t in types.split()]
     words = []
     for group in mods.split():
         optional = group.endswith("?")
@@ -78,22 +87,21 @@ def expansions(row, groups):
             continue
         for chosen in itertools.product(*words):
             name = base + "".join("." + w for w in chosen if w) + "".join("." + k for k in kinds)
-            letters = operands.replace("*", "t")
-            yield f"{name} {', '.join(operand(c, kinds, i % 4) for i, c in enumerate(letters))};", target
+            yield f"{name} {', '.join(operand(c, kinds, i % 4, chosen) for i, c in enumerate(operands))};", target
 
 
 def near(rows, every, groups, rounds, rng):
     """Random instructions near those of an opcode; a modifier more may be any that the table has."""
-    kinds = sorted({k for r in rows for part in r[1].split() for k in part.split("|")} | {"u32", "f32", "b64"})
+    kinds = sorted({k for r in rows for part in r[1].split() for k in groups.get(part, part).split("|")} | {"u32", "f32", "b64"})
     words = sorted({w for r in rows for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                    {"sat", "ftz", "rn"})
     strange = sorted({w for r in every if r[0] != "testp" for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                      {"rna", "rs", "noftz", "scaled"})
     for _ in range(rounds):
         row = rng.choice(rows)
-        if "*" in row[1] or "*" in row[2] or row[4] == "*" or not row[1]:
+        if "*" in row[1] or "*" in row[2] or "*" in row[4] or "." in row[4]:
             continue
-        types = [rng.choice(p.split("|")) if rng.random() < 0.8 else rng.choice(kinds) for p in row[1].split()]
+        types = [rng.choice(groups.get(p, p).split("|")) if rng.random() < 0.8 else rng.choice(kinds) for p in row[1].split()]
         chosen = [w for g in row[2].split() for w in [rng.choice(groups.get(g.strip("?!"), g.strip("?!")).split("|"))]
                   if not g.endswith("?") or rng.random() < 0.5]
         if rng.random() < 0.4:
@@ -102,7 +110,7 @@ def near(rows, every, groups, rounds, rng):
             chosen.pop(rng.randrange(len(chosen)))
         chosen = sorted(set(chosen), key=chosen.index)
         try:
-            ops = [operand(c, types, i % 4) for i, c in enumerate(row[4].replace("*", "t"))]
+            ops = [operand(c, types, i % 4, chosen) for i, c in enumerate(row[4])]
         except KeyError:
             continue
         if ops and rng.random() < 0.5:

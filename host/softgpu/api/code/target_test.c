@@ -59,7 +59,7 @@ static int newer(void)
 
     NEED(!cuInit(0) && !cuCtxCreate_v2(&c, 0, 0));
     for (unsigned t = 50; t <= 80; t += 10) {
-        snprintf(text, sizeof(text), ".version 7.0\n.target sm_%u\n%s", t, body);
+        snprintf(text, sizeof(text), ".version 9.0\n.target sm_%u\n%s", t, body);
         NEED(!cuModuleLoadData(&m, text) && !cuModuleUnload(m));
         NEED(!cuModuleLoadData(&m, container(text, t, false, image)) && !cuModuleUnload(m));
     }
@@ -68,7 +68,7 @@ static int newer(void)
             const unsigned t = cases[i].target;
             const bool taken = asked && t <= 130;
 
-            snprintf(text, sizeof(text), "// .target sm_50\n.version 8.7\n.target sm_%u%s\n%s", t,
+            snprintf(text, sizeof(text), "// .target sm_50\n.version 9.5\n.target sm_%u%s\n%s", t,
                      t == 90 ? "a" : "", body);
             NEED(cuModuleLoadData(&m, text) == (taken ? 0 : CUDA_ERROR_INVALID_PTX));
             NEED(taken || strstr(sg_last_error_detail(), cases[i].profile));
@@ -108,7 +108,7 @@ static void test_cluster_kernel(void **state)
         ".version 8.0\n.target sm_90\n.address_size 64\n"
         ".visible .entry plain(.param .u64 p)\n{\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [p];\n"
         "st.global.u32 [%rd1], 5;\nret;\n}\n"
-        ".visible .entry two()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n.maxclusterrank 8\n{\nret;\n}\n"
+        ".visible .entry two()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{\nret;\n}\n"
         ".visible .entry one()\n.reqnctapercluster 1\n{\nret;\n}\n";
     CUcontext c = ctx_begin();
     uint8_t image[4096];

@@ -481,7 +481,7 @@ static void test_refused(void **state)
     (void)state;
     refused("tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r1,%r1,%r1}];", CUDA_ERROR_NOT_SUPPORTED);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}], %f3;", CUDA_ERROR_NOT_SUPPORTED);
-    refused("suld.p.2d.v4.b32.trap {%r1,%r2,%r3,%r4}, [%rd1, {%r1,%r2}];", CUDA_ERROR_NOT_SUPPORTED);
+    refused("suld.p.2d.v4.b32.trap {%r1,%r2,%r3,%r4}, [%rd1, {%r1,%r2}];", CUDA_ERROR_INVALID_PTX);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1}];", CUDA_ERROR_INVALID_PTX);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3}, [%rd1, {%f1,%f2}];", CUDA_ERROR_INVALID_PTX);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%r1, {%f1,%f2}];", CUDA_ERROR_INVALID_PTX);

@@ -15,7 +15,7 @@
 
 /* Writes the capability that it was translated for: two texts in one image. */
 #define TEXT(sm) \
-    ".version 7.0\n.target sm_" #sm "\n.address_size 64\n.visible .entry tell(.param .u64 p) {\n" \
+    ".version 9.0\n.target sm_" #sm "\n.address_size 64\n.visible .entry tell(.param .u64 p) {\n" \
     ".reg .b64 %rd1; .reg .b32 %r1;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, " #sm ";\n" \
     "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 

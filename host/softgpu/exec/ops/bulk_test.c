@@ -144,7 +144,8 @@ static void by_hand(void)
            2, mem, &f);
     t_result("bulk reductions", !r && mem[0] == 2 && mem[3] == 11 && mem[4] == 4 && mem[8] == 8,
              "%d %s: %u %u %u %u", r, f.message, mem[0], mem[3], mem[4], mem[8]);
-    r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 20;"), 1, mem, &f);
+    r = go(KERNEL("mov.u32 %r4, 20;\ncp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r4;"), 1,
+           mem, &f);
     t_result("a size that is no multiple of 16", r == 716, "%d %s", r, f.message);
     r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1+8], [%r1], 16;"), 1, mem, &f);
     t_result("a misaligned bulk copy", r == 716, "%d %s", r, f.message);

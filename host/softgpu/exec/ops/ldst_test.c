@@ -70,7 +70,7 @@ static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pr
     size_t n = 0;
 
 #define ADD(...) n += (size_t)snprintf(t + n, cap - n, __VA_ARGS__)
-    ADD(".version 9.0\n.target sm_90\n.address_size 64\n"
+    ADD(".version 9.0\n.target sm_100\n.address_size 64\n"
         ".visible .entry t(.param .u64 in, .param .u64 out, .param .align 32 .b8 prm[32])\n{\n"
         ".reg .pred %%p<2>;\n.reg .b16 %%h<2>;\n.reg .b32 %%r<9>;\n.reg .b64 %%rd<9>;\n.reg .%s %%v<9>;\n"
         ".shared .align 32 .b8 sh[1024];\n.local .align 32 .b8 loc[32];\n"

@@ -213,8 +213,9 @@ static int emit_lop3(struct sg_dec *d)
 
     if (d->nops != (bop ? 6u : 5u) || !bop != !d->ops[0].has_pq)
         return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
-    if (d->ops[4].kind != SG_O_IMM || d->ops[4].imm > 255)
-        return sg_dec_syntax(d, "lop3: a constant of 8 bits expected");
+    if (d->ops[4].kind != SG_O_IMM)
+        return sg_dec_syntax(d, "lop3: a constant expected");
+    d->ops[4].imm &= 0xff; /* as ptxas does */
     a = sg_src(d, 1, SG_TY_B32);
     b = sg_src(d, 2, SG_TY_B32);
     c = sg_src(d, 3, SG_TY_B32);

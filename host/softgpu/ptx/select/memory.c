@@ -304,6 +304,8 @@ static int emit_st(struct sg_dec *d)
     for (uint32_t k = 0; k < d->oc.nmods; k++)
         if (!strcmp(d->oc.mods[k], "async"))
             return sg_emit_st_async(d);
+    if (sg_mod(d, "bulk"))
+        return sg_dec_refuse(d, NULL);
     sp = sg_take_space(d);
     vec = take_vec(d);
     if (!size)

@@ -224,15 +224,94 @@ static int emit_vscalar(struct sg_dec *d)
     return finish(d, then, low);
 }
 
+/* 1 or 0 by comparing a with b, each extended by its own type to 64 bits. */
+static uint32_t compare(struct sg_dec *d, uint32_t a, uint32_t b)
+{
+    static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    uint32_t wide[2], p = sg_temp(d, SG_TY_PRED), r = sg_temp(d, SG_TY_B32);
+    char op[16] = "";
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (sg_mod(d, names[i])) /* equality has no sign */
+            snprintf(op, sizeof(op), "setp.%s.%s", names[i], i < 2 ? "b64" : "s64");
+    if (!op[0]) {
+        sg_dec_refuse(d, NULL);
+        return r;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        wide[i] = sg_temp(d, SG_TY_B64);
+        sg_emit(d, sg_type_signed(sg_ty(d, i)) ? "cvt.u64.s32" : "cvt.u64.u32", wide[i], i ? b : a, NONE,
+                NONE);
+    }
+    sg_emit(d, op, p, wide[0], wide[1], NONE);
+    sg_emit(d, "selp.b32", r, sg_const32(d, 1), sg_const32(d, 0), p);
+    return r;
+}
+
+/* vset.atype.btype.cmp: 1 or 0, into a part of c or combined with it */
+static int emit_vset(struct sg_dec *d)
+{
+    const char *then = second_op(d, SG_TY_U32);
+
+    if (!has_third(d, then))
+        return sg_dec_refuse(d, NULL);
+    return finish(d, then, compare(d, part_src(d, 1, sg_ty(d, 0)), part_src(d, 2, sg_ty(d, 1))));
+}
+
+/* vset2 vset4: 1 or 0 for each lane; with .add the number of ones is added to c */
+static int emit_vset_simd(struct sg_dec *d)
+{
+    const uint32_t bits = d->oc.base[4] == '4' ? 8 : 16, size = sg_const32(d, bits);
+    const uint32_t a = lanes_src(d, 1), b = lanes_src(d, 2), c = sg_src(d, 3, SG_TY_B32),
+                   mask = lanes_written(d);
+    const bool add = sg_mod(d, "add");
+    uint32_t r = sg_temp(d, SG_TY_B32), kept = sg_temp(d, SG_TY_B32);
+
+    sg_emit(d, add ? "mov.b32" : "and.b32", r, c, add ? NONE : sg_const32(d, ~mask), NONE);
+    for (uint32_t at = 0; at < 32 && !d->err; at += bits) {
+        uint32_t lane[2], one;
+
+        if (!(mask >> at & 1))
+            continue;
+        for (uint32_t i = 0; i < 2; i++) {
+            lane[i] = sg_temp(d, SG_TY_B32);
+            sg_emit(d, sg_type_signed(sg_ty(d, i)) ? "bfe.s32" : "bfe.u32", lane[i], i ? b : a,
+                    sg_const32(d, at), size);
+        }
+        one = compare(d, lane[0], lane[1]);
+        if (add) {
+            sg_emit(d, "add.b32", r, r, one, NONE);
+        } else {
+            sg_emit(d, "shl.b32", kept, one, sg_const32(d, at), NONE);
+            sg_emit(d, "or.b32", r, r, kept, NONE);
+        }
+    }
+    sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
+    return d->err;
+}
+
 const struct sg_family sg_families_video[] = {
-    {"vadd", emit_vscalar, 3, 4, SG_FAM_PARTS},     {"vsub", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vmin", emit_vscalar, 3, 4, SG_FAM_PARTS},     {"vmax", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS}, {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS},
-    {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS},      {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vsub2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vmin4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmin2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vmax4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmax2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vavrg4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vavrg2", emit_simd, 4, 4, SG_FAM_PARTS},      {"vabsdiff4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vabsdiff2", emit_simd, 4, 4, SG_FAM_PARTS},   {NULL, NULL, 0, 0, 0},
+    {"vset", emit_vset, 3, 4, SG_FAM_PARTS},
+    {"vset2", emit_vset_simd, 4, 4, SG_FAM_PARTS},
+    {"vset4", emit_vset_simd, 4, 4, SG_FAM_PARTS},
+    {"vadd", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vsub", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vmin", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vmax", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS},
+    {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS},
+    {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vsub2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmin4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmin2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmax4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmax2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vavrg4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vavrg2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vabsdiff4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vabsdiff2", emit_simd, 4, 4, SG_FAM_PARTS},
+    {NULL, NULL, 0, 0, 0},
 };

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* The head of a text: .version and .target. */
+#include "ptx/module.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
+{
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
+                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+}
+
+int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
+{
+    double v;
+    const struct sg_tok *t;
+
+    sg_lex_next(l);
+    t = &l->tok;
+    if (t->kind != SG_T_F64)
+        return bad(l, diag, "a version number expected");
+    memcpy(&v, &t->ival, 8);
+    if (!(v >= 1.0 && v < 100.0))
+        return bad(l, diag, "a version number expected");
+    m->version = (uint32_t)(v * 10.0 + 0.5);
+    if (m->version > SG_PTX_VERSION_MAX)
+        return sg_diag_at(diag, SG_ERR_PTX_VERSION, t->line, t->col,
+                          ".version %.1f is newer than the newest known (%d.%d)", v, SG_PTX_VERSION_MAX / 10,
+                          SG_PTX_VERSION_MAX % 10);
+    sg_lex_next(l);
+    return 0;
+}
+
+/* The first .version (times 10) of a target (PTX ISA, "Release Notes"); UINT32_MAX: there is none. A target above those of
+   PTX 9.0 may come with a later version. */
+static uint32_t target_version(uint32_t target)
+{
+    static const struct {
+        uint8_t target, version;
+    } known[] = {{50, 40}, {52, 41},  {53, 42},  {60, 50},  {61, 50},  {62, 50},  {70, 60},
+                 {72, 61}, {75, 63},  {80, 70},  {86, 71},  {87, 74},  {88, 73},  {89, 78},
+                 {90, 78}, {100, 86}, {101, 86}, {103, 88}, {110, 90}, {120, 87}, {121, 88}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].target == target)
+            return known[i].version;
+    return target < 50 ? 0 : target > 121 ? 91 : UINT32_MAX;
+}
+
+int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
+{
+    bool unified = false;
+
+    do {
+        const struct sg_tok *t;
+
+        sg_lex_next(l);
+        t = &l->tok;
+        if (t->kind != SG_T_ID)
+            return bad(l, diag, "a target expected");
+        if (!m->target && !(t->len > 3 && !memcmp(t->s, "sm_", 3)))
+            return bad(l, diag, "an sm_NN as the first target expected");
+        if (t->len > 3 && !memcmp(t->s, "sm_", 3)) {
+            uint32_t v = 0, i;
+
+            for (i = 3; i < t->len && isdigit((unsigned char)t->s[i]) && v < 10000; i++)
+                v = v * 10 + (uint32_t)(t->s[i] - '0');
+            m->target = v;
+            m->target_suffix = i < t->len;
+            if (m->version < target_version(v))
+                return bad(l, diag,
+                           target_version(v) == UINT32_MAX ? "no such target"
+                                                           : "a target that this .version does not have");
+        } else if (sg_tok_eq(t, "texmode_independent")) {
+            m->independent = true;
+        } else if (sg_tok_eq(t, "texmode_unified")) {
+            unified = true;
+        } else if (!sg_tok_eq(t, "debug") && !sg_tok_eq(t, "map_f64_to_f32")) {
+            return bad(l, diag, "an unknown option of .target");
+        }
+        if (unified && m->independent)
+            return bad(l, diag, "two modes of textures");
+        sg_lex_next(l);
+    } while (sg_tok_is(l, ','));
+    return 0;
+}
