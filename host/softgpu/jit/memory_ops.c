@@ -72,7 +72,7 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
 #define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
 
 /* When a warp loads a row, other warps load the following rows: prefetches those. */
-static void prefetch(struct jit *j, u32 n, s32 disp)
+static void prefetch(struct jit *j, u32 n, s32 ahead, s32 disp)
 {
     struct buf *b = B(j);
 
@@ -80,7 +80,7 @@ static void prefetch(struct jit *j, u32 n, s32 disp)
         rex(b, false, 0, RAX);
         put8(b, 0x0f); /* prefetcht0 [rax + disp] */
         put8(b, 0x18);
-        mem_operand(b, 1, RAX, disp + AHEAD + (s32)(64 * k), 1);
+        mem_operand(b, 1, RAX, disp + ahead + (s32)(64 * k), 1);
     }
 }
 
@@ -365,6 +365,13 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/* Two 16-bit values that lie in each lane of d[0][h]: the second one to d[1][h]. */
+static void part(struct jit *j, u32 d[4][4], u32 h, u32 arg)
+{
+    evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
+    sg_jit_cut(j, d[0][h], 2, arg & SIGN);
+}
+
 /* The result of a load, lane by lane. */
 static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4], bool two)
 {
@@ -376,10 +383,10 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
     }
     for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
         gather32(j, d[0][h], ad, h, (s32)in->imm);
-        if (two) {
-            evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
-        }
-        sg_jit_cut(j, d[0][h], size, arg & SIGN);
+        if (two)
+            part(j, d, h, arg);
+        else
+            sg_jit_cut(j, d[0][h], size, arg & SIGN);
     }
     for (u32 k = 0; k < n && n > 1; k += 2)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
@@ -410,12 +417,11 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
     sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        if (two) {
-            evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
-        }
-        sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
-    }
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        if (two)
+            part(j, d, h, arg);
+        else
+            sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
     end = jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
@@ -423,33 +429,37 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
 
 /* The path for lanes in a row. Returns the jump at its end. The check is of the first lane's address, unless that of the group was
    made before. */
-static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 n, u32 ad, u32 d[4][4],
-                       struct group *g, bool checked)
+static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, u32 ad, u32 d[4][4],
+                       bool two, struct group *g, bool checked)
 {
-    const u32 bytes = 4 * n;
-    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
+    const u32 n = arg >> 8 & 15, stride = two ? 4 : 4 * n;
+    struct check k = {
+        .idx = in->idx, .align = (arg & 15) * n, .low = in->imm, .high = in->imm + SG_LANES * stride};
 
     if (checked) {
         ev(B(j), MOVQ_R, ad, 0, RAX, 0, EV_XMM);
     } else {
         if (g) {
             k = whole_group(in, g);
-            k.high += 31 * bytes;
+            k.high += (SG_LANES - 1) * stride;
         }
         sg_jit_check_flat(j, s, &k, ad);
         if (g)
             set_flag(j, g, GROUP_CHECKED);
     }
     row_load(j, d, n, (s32)in->imm);
+    for (u32 h = 0; h < sg_jit_n(j, false) && two; h++)
+        part(j, d, h, arg);
     if (n == 1)
-        prefetch(j, n, (s32)in->imm);
+        prefetch(j, n, two ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
     return jmp(B(j));
 }
 
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
-    const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
+    const bool two = pair(j, in, arg), row = (two || (size == 4 && n < 3)) && !j->masked;
+    const u32 stride = two ? 4 : bytes; /* of lanes in a row */
     const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
     size_t others = 0, end = 0, end_window = 0;
     bool fresh, checked;
@@ -469,7 +479,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!s)
         return true; /* no memory: failed is set */
     s->n = two ? 2 : 1;
-    s->window = size <= 4 ? sg_jit_window(j, in, two ? 4 : bytes, bytes, row ? bytes : 0) : NULL;
+    s->window = size <= 4 ? sg_jit_window(j, in, stride, bytes, row ? stride : 0) : NULL;
     /* before the paths split: this may write registers back */
     for (u32 i = 0; i < (two ? 2 : n); i++)
         for (u32 h = 0; h < chunks; h++)
@@ -480,13 +490,13 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (s->window)
         end_window = window_load(j, s, in, arg, ad, d, two, g, fresh);
     /* Lanes in a row are all as aligned as the first, but for less than a group may ask. */
-    if (fresh && !(row && bytes >= g->align)) {
+    if (fresh && !(row && stride >= g->align)) {
         check_group(j, s, in, g, ad);
         checked = true;
     }
     if (row) {
         others = row_test(j, ad, n);
-        end = load_row(j, s, in, n, ad[0], d, g, checked);
+        end = load_row(j, s, in, arg, ad[0], d, two, g, checked);
         land(B(j), others);
         if (fresh && !checked)
             check_group(j, s, in, g, ad);
