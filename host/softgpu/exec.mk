@@ -59,6 +59,8 @@ SG_EXEC_C := \
 	ptx/forms.c \
 	ptx/header.c \
 	ptx/hoist.c \
+	ptx/low_bits.c \
+	ptx/uniform.c \
 	ptx/constant.c \
 	ptx/initialisers.c \
 	ptx/kernel.c \

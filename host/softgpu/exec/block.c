@@ -157,7 +157,7 @@ static size_t up(size_t n)
 
 static bool make_layout(const struct sg_run *run, struct sg_layout *y)
 {
-    const struct sg_code *c = &run->k->code;
+    const struct sg_code *c = run->code;
     const struct sg_launch *l = run->l;
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
 
@@ -360,7 +360,7 @@ static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3
 struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_run *run, uint32_t worker,
                               struct sg_fault *fault)
 {
-    const struct sg_code *code = &run->k->code;
+    const struct sg_code *code = run->code;
     const struct sg_launch *l = run->l;
     uint8_t *mem = y->mem + i * y->total, *own = y->own + i * y->own_total;
     struct sg_cta *c = (struct sg_cta *)(void *)own;
@@ -468,7 +468,7 @@ static void run_error(struct sg_run *run, int result, const char *what)
 {
     struct sg_fault f = {.result = result};
 
-    snprintf(f.message, sizeof(f.message), "%s: %s", run->k->code.name, what);
+    snprintf(f.message, sizeof(f.message), "%s: %s", run->code->name, what);
     sg_run_fault(run, &f, UINT64_MAX);
 }
 
@@ -583,7 +583,7 @@ void sg_run_part(struct sg_run *run, uint32_t worker)
 #if defined(__x86_64__)
     const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for pending operations */
 
-    _mm_setcsr(run->k->code.mxcsr);
+    _mm_setcsr(run->code->mxcsr);
 #endif
     sg_grace_enter();
     if (run->l->cooperative || run->cluster_size > 1)

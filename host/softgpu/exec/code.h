@@ -109,6 +109,8 @@ struct sg_code {
     bool launches; /* calls the device runtime: kernels that launch kernels */
     struct sg_ahead ahead[SG_AHEAD_COUNT];
     bool zero_regs;        /* some register may be read before it is written */
+    bool rows;             /* only for blocks whose rows are whole warps: sg_block_in_rows() */
+    bool rows_help;        /* decoded for such blocks, more values are the same in all lanes */
     uint32_t hoisted_regs; /* 32-bit registers written by the code that runs ahead */
     /* For native code (jit/jit.h). flat: per 128 bytes below slots_begin: 1, 2: start of a value of
        32 or 64 bits that is the same in every lane; 0: none. SG_FLAT_UNITS entries; NULL: no such
@@ -200,6 +202,18 @@ static inline bool sg_sreg_flat(uint32_t r)
            (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
 }
 
+/* The same in the code of a kernel. */
+static inline bool sg_code_sreg_flat(const struct sg_code *c, uint32_t r)
+{
+    return (c->rows && (r == SG_SR_TID_Y || r == SG_SR_TID_Z)) || sg_sreg_flat(r);
+}
+
+/* True if the threads of each warp of such a block lie in one row, in the order of %tid.x. */
+static inline bool sg_block_in_rows(const uint32_t block[3])
+{
+    return block[0] % SG_LANES == 0;
+}
+
 /* True if the kernel reads its block's position in the cluster, or the cluster's position. */
 static inline bool sg_code_has_cluster(const struct sg_code *c)
 {
@@ -218,6 +232,8 @@ static inline bool sg_code_has_top(const struct sg_code *c)
 struct sg_kernel_ops {
     /* Decodes the kernel if that has not been done: sg_kernel_prepare(). */
     int (*prepare)(struct sg_kernel *k, struct sg_diag *diag);
+    /* The code of a prepared kernel for blocks of that size: sg_kernel_code(). */
+    const struct sg_code *(*code)(struct sg_kernel *k, const uint32_t block[3]);
     /* The kernel of the same module at an address used by device code. NULL: no kernel. */
     struct sg_kernel *(*at)(const struct sg_kernel *k, uint64_t address);
 };
@@ -235,6 +251,8 @@ struct sg_kernel {
     bool relocated;
     struct sg_diag diag;
     struct sg_code code;
+    bool compiled, rows_tried; /* native code of `code`, and `rows`: made, or refused */
+    struct sg_code *rows;      /* for blocks of whole rows (`code.rows_help`); NULL: none */
 };
 
 /*

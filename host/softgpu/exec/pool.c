@@ -214,7 +214,7 @@ static void run_all(struct sg_run *run)
     run->nworkers = pool.want < run->total ? pool.want : (uint32_t)run->total;
     if (run->l->sms && run->nworkers > run->l->sms->count)
         run->nworkers = run->l->sms->count;
-    if (run->k->code.ordered && !pool.relaxed)
+    if (run->code->ordered && !pool.relaxed)
         run->nworkers = 1; /* runs blocks one after the other, so sums are reproducible */
     pool_grow(run->nworkers - 1);
     if (run->nworkers > pool.started + 1)
@@ -299,10 +299,11 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
         snprintf(fault->message, sizeof(fault->message), "%s", diag.message);
         return r;
     }
+    run.code = l->kernel->ops->code(l->kernel, l->block);
     if (!clusters(&run)) {
         fault->result = SG_ERR_CLUSTER;
         snprintf(fault->message, sizeof(fault->message),
-                 "%s: clusters of %u x %u x %u blocks do not fit the grid or the device", run.k->code.name,
+                 "%s: clusters of %u x %u x %u blocks do not fit the grid or the device", run.code->name,
                  run.cluster[0], run.cluster[1], run.cluster[2]);
         return SG_ERR_CLUSTER;
     }
@@ -319,7 +320,7 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
     pthread_mutex_init(&run.fault_lock, NULL);
     run_all(&run);
     if (sg_profile_on())
-        sg_profile_launch(l->kernel, run.total * run.cluster_size, run.icount, run.cpu_ns);
+        sg_profile_launch(run.code, run.total * run.cluster_size, run.icount, run.cpu_ns);
     sg_tree_count(l, run.icount);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);

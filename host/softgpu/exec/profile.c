@@ -162,13 +162,13 @@ static const char *state_of(const struct sg_code *c)
     return c->jit ? "yes" : !sg_native_on ? "no: off" : c->calls ? "no: calls" : "no: room";
 }
 
-void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uint64_t ns)
+void sg_profile_launch(const struct sg_code *c, uint64_t blocks, uint64_t insns, uint64_t ns)
 {
     char line[NUMBERS + 64];
     struct record *r;
 
     pthread_mutex_lock(&prof.lock);
-    r = record_of(k->code.name);
+    r = record_of(c->name);
     if (r) {
         r->launches++;
         r->blocks += blocks;
@@ -177,7 +177,7 @@ void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uin
         snprintf(line, sizeof(line), "%14llu %10llu %10llu %15llu %8.2f  %-11s  %*s",
                  (unsigned long long)r->ns, (unsigned long long)r->launches, (unsigned long long)r->blocks,
                  (unsigned long long)r->insns, (double)r->ns / (double)(r->insns ? r->insns : 1),
-                 state_of(&k->code), 64, "");
+                 state_of(c), 64, "");
         line[NUMBERS] = '\0';
         put_line(&r->at, line, r->kernel, "");
         for (struct handler *h = r->launches & (r->launches - 1) ? NULL : r->handlers; h; h = h->next) {

@@ -16,9 +16,9 @@ uint64_t sg_profile_now(void); /* current time, ns */
 uint64_t sg_profile_cpu(void);
 /* Native code is available; set once by the native-code compiler before it compiles. */
 extern bool sg_native_on;
-/* Called when a launch of k ends: its blocks, its warp instructions, and the time of all threads
+/* Called when a launch of this code ends: its blocks, its warp instructions, and the time of all threads
    together, ns. */
-void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uint64_t ns);
+void sg_profile_launch(const struct sg_code *c, uint64_t blocks, uint64_t insns, uint64_t ns);
 /*
  * A counter, at a permanent address, of the calls from the kernel's native code to the handler of
  * that name. NULL: profiling is off, or there are too many counters.

@@ -67,7 +67,7 @@ bool sg_verify_units_flat(const struct sg_code *c, const uint8_t *units)
             return false;
     }
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
-        if (sg_sreg_there(c, r) && c->flat[c->sreg_offset[r] >> 7] && !sg_sreg_flat(r))
+        if (sg_sreg_there(c, r) && c->flat[c->sreg_offset[r] >> 7] && !sg_code_sreg_flat(c, r))
             return false;
     return true;
 }

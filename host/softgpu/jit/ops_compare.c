@@ -11,6 +11,7 @@
 
 static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}, VPORD = {M0F, P66, 0, 0xeb},
                         VPXORD = {M0F, P66, 0, 0xef}, BCAST_R32 = {M38, P66, 0, 0x7c},
+                        FIRST32 = {M38, P66, 0, 0x58}, FIRST64 = {M38, P66, 1, 0x59},
                         BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64},
                         CMPPS = {M0F, PNONE, 0, 0xc2}, TESTMD = {M38, P66, 0, 0x27},
                         MOVDW = {M38, PF3, 0, 0x33}, CVTPH2PS = {M38, P66, 0, 0x13},
@@ -314,7 +315,23 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
     }
 
+/* The value of the first running lane, for every lane. */
+static bool e_first(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    u32 a, d;
+
+    if (j->masked || !sg_jit_flat(j, in->d))
+        return false;
+    a = sg_jv_get(j, in->a, 0);
+    d = sg_jv_new(j);
+    ev(B(j), arg & WIDE ? FIRST64 : FIRST32, d, 0, a, 0, 0);
+    sg_jit_finish(j, in, 0, 15, d);
+    return true;
+}
+
 const struct jop sg_jit_ops_cmp[] = {
+    {"first.b32", e_first, 0},
+    {"first.b64", e_first, WIDE},
     {"neg.f32", e_mask, 0},
     {"abs.f32", e_mask, 1},
     {"flush.f32", e_mask, 2},

@@ -221,6 +221,17 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
     }
 }
 
+/* True if the current instruction writes what it read here. */
+static bool is_result(const struct jit *j, const struct sg_insn *in, u32 op)
+{
+    const u32 def = j->code->fields[2 * j->cur];
+
+    for (u32 k = 0; k < 5; k++)
+        if ((def >> k & 1) && *sg_jit_field(in, k) == op)
+            return true;
+    return false;
+}
+
 /* For values of one chunk for all lanes, the last use of a result's parts is known only at the
    end. */
 void sg_jv_kill_flat(struct jit *j)
@@ -231,7 +242,8 @@ void sg_jv_kill_flat(struct jit *j)
         const u32 op = *sg_jit_field(in, k);
         u32 v;
 
-        if (!(j->kill[j->cur] >> k & 1) || (op & SG_OPND_CONST) || !sg_jit_flat(j, op))
+        if (!(j->kill[j->cur] >> k & 1) || (op & SG_OPND_CONST) || !sg_jit_flat(j, op) ||
+            is_result(j, in, op))
             continue;
         v = find(j, op);
         if (v)

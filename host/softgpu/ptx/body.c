@@ -497,7 +497,8 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
 }
 
 /* Decodes a kernel; *large: refused because it is too large with its functions expanded. */
-static int decode_once(struct sg_kernel *k, struct sg_diag *diag, bool apart, bool *large)
+static int decode_once(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag, bool apart,
+                       bool *large)
 {
     const struct sg_func *f = &k->module->funcs[k->func];
     struct sg_dec *d = calloc(1, sizeof(*d));
@@ -507,7 +508,7 @@ static int decode_once(struct sg_kernel *k, struct sg_diag *diag, bool apart, bo
         return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
     d->m = k->module;
     d->k = k;
-    d->code = &k->code;
+    d->code = code;
     d->diag = diag;
     d->apart = apart;
     d->code->name = f->name;
@@ -525,9 +526,10 @@ static int decode_once(struct sg_kernel *k, struct sg_diag *diag, bool apart, bo
     return r;
 }
 
-int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
+int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
 {
     struct sg_diag second;
+    const bool rows = code->rows;
     bool large = false;
     int r;
 
@@ -536,12 +538,13 @@ int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
     /* Calls cost time, so functions are called only if necessary; then it is likely to be
        necessary in all kernels of the module. */
     if (!atomic_load_explicit(&k->module->large, memory_order_relaxed)) {
-        r = decode_once(k, diag, false, &large);
+        r = decode_once(k, code, diag, false, &large);
         if (!r || !large)
             return r;
     }
     memset(&second, 0, sizeof(second));
-    r = decode_once(k, &second, true, &large);
+    code->rows = rows;
+    r = decode_once(k, code, &second, true, &large);
     if (!r)
         atomic_store_explicit(&k->module->large, true, memory_order_relaxed);
     *diag = second;

@@ -10,55 +10,19 @@
  * A value that also depends on %ctaid.x and is uniform across lanes is not hoisted, but gets a slot
  * of its own and is always written for all lanes, so that native code needs only one part of it. It
  * may have several definitions, provided that no divergent branch precedes them.
+ *
+ * More values are uniform in blocks whose rows are whole warps (sg_block_in_rows()). Where that
+ * helps (code->rows_help), such blocks run code that was decoded for them (code->rows).
  */
 #include "jit/jit.h"
-#include "ptx/decode.h"
+#include "ptx/hoist.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEN 256u
-#define MAX_PASSES 8           /* definitions nearly always stand before uses */
-#define MAX_WALKED (64u << 20) /* limit of instructions visited for single registers */
-
-enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
-/* SEVERAL: several definitions (ONE_OF: of an instruction that is one of them); OF_ROW: depends
-   on %ctaid.y and .z; OF_BLOCK: the same in all lanes, depends on the block; ALIAS: of an
-   instruction that only copies a value */
-
-#define MANY UINT32_MAX
-
-struct hoist {
-    struct sg_dec *d;
-    uint32_t *defs; /* per register: number of definitions (MANY: partial ones) */
-    uint32_t *good; /* per register with several definitions: number of uniform definitions */
-    uint8_t *even;  /* per register: the same in all lanes, without a slot of its own */
-    uint8_t *mixed; /* per instruction: lanes may be elsewhere */
-    uint8_t *seen_insn;
-    uint32_t *todo;
-    sg_fn bra;
-    uint8_t *used;  /* per register: it is used */
-    uint8_t *state; /* per register */
-    uint8_t *kind;  /* per instruction */
-    uint32_t *slot; /* per register: SG_OPND_FIXED | offset */
-    uint32_t nblock;
-    uint64_t walked; /* in always_set() */
-    sg_fn mov32, mov64;
-    struct {
-        sg_fn fn;
-        uint8_t class;
-    } seen[SEEN]; /* operations by their handlers: comparing names takes time */
-};
-
-static uint32_t *field(struct sg_insn *in, unsigned k)
-{
-    return k == 0 ? &in->d : k == 1 ? &in->a : k == 2 ? &in->b : k == 3 ? &in->c : &in->e;
-}
-
-static bool is_vreg(uint32_t op)
-{
-    return op < SG_OPND_NONE;
-}
+#define LANE_BITS 5
+#define THREAD_BITS 10 /* of %tid: a block has 1024 threads at most */
+#define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
 /* Operations without side effects that compute a result from their operands, by the start of
    their names. */
@@ -97,8 +61,18 @@ static bool simple(const char *name)
     return false;
 }
 
-enum { PLAIN = 1, PURE, SIMPLE };
-static uint8_t class_of(struct hoist *h, sg_fn fn)
+/* Loads of one value of global memory. */
+static bool load(const char *name)
+{
+    static const char *const names[] = {"ld.g.b32", "ld.g.b64", "ld.g.u16", "ld.g.s16", "ld.g.u8", "ld.g.s8"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *low_bits)
 {
     const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
 
@@ -106,8 +80,14 @@ static uint8_t class_of(struct hoist *h, sg_fn fn)
         const char *name = sg_op_name(fn);
 
         h->seen[i].fn = fn;
-        h->seen[i].class = !pure(name) ? PLAIN : simple(name) ? SIMPLE : PURE;
+        h->seen[i].class = !name          ? PLAIN
+                           : load(name)   ? LOAD
+                           : !pure(name)  ? PLAIN
+                           : simple(name) ? SIMPLE
+                                          : PURE;
+        h->seen[i].low_bits = name ? sg_low_bits_rule(name) : 0;
     }
+    *low_bits = h->seen[i].low_bits;
     return h->seen[i].class;
 }
 
@@ -125,8 +105,7 @@ static uint8_t *flat_at(const struct sg_code *c, uint32_t op)
     return &c->flat[(op & ~SG_OPND_FIXED) >> 7];
 }
 
-/* The kind of an operand; *flat: uniform across lanes. */
-static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
+uint8_t sg_hoist_operand(const struct hoist *h, uint32_t op, bool *flat)
 {
     const struct sg_code *c = h->d->code;
     uint32_t r;
@@ -136,7 +115,7 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
         return HOISTED;
     if (op & SG_OPND_FIXED) {
         r = sreg_at(c, op & ~SG_OPND_FIXED);
-        *flat = sg_sreg_flat(r);
+        *flat = sg_code_sreg_flat(c, r);
         return r == SG_SR_FRAME || r == SG_SR_TOP                     ? VARIES
                : r == SG_SR_CTAID_X                                   ? OF_BLOCK
                : r >= SG_SR_CLUSTERID_X && r <= SG_SR_CLUSTER_CTARANK ? OF_BLOCK
@@ -147,8 +126,67 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
     return h->state[op];
 }
 
-/* Assigns a slot to register v. Returns false if no slots are left. */
-static bool give_slot(struct hoist *h, uint32_t v, bool flat)
+/* A constant that a symbol's address will replace has no value yet. */
+static bool is_address(const struct sg_code *c, uint32_t offset)
+{
+    for (uint32_t i = 0; i < c->nrelocs; i++)
+        if (c->relocs[i].offset == offset)
+            return true;
+    return false;
+}
+
+/* In which bits of an operand lanes can differ in a block of whole rows. */
+static struct sg_low low_of(const struct hoist *h, uint32_t op, bool wide)
+{
+    const struct sg_code *c = h->d->code;
+    struct sg_low low = {.differ = SG_LOW_ALL, .bits = SG_LOW_ALL};
+    uint32_t r;
+
+    if (op == SG_OPND_NONE)
+        return (struct sg_low){.bits = SG_LOW_ALL};
+    if (op & SG_OPND_CONST) {
+        low.differ = 0;
+        low.known = !is_address(c, op & ~SG_OPND_CONST);
+        if (low.known)
+            memcpy(&low.value, c->pool + (op & ~SG_OPND_CONST), wide ? 8 : 4);
+        low.bits = !low.known ? SG_LOW_ALL : low.value ? (uint8_t)(64 - __builtin_clzll(low.value)) : 0;
+        low.zeros = !low.known ? 0 : low.value ? (uint8_t)__builtin_ctzll(low.value) : SG_LOW_ALL;
+        return low;
+    }
+    if (sg_hoist_is_vreg(op) && h->state[op] >= HOISTED)
+        low = h->low[op];
+    r = op & SG_OPND_FIXED ? sreg_at(c, op & ~SG_OPND_FIXED) : SG_SR_COUNT;
+    if (r == SG_SR_TID_X || r == SG_SR_LANEID)
+        low.differ = LANE_BITS;
+    else if (sg_sreg_flat(r) || r == SG_SR_TID_Y || r == SG_SR_TID_Z)
+        low.differ = 0;
+    if (r <= SG_SR_TID_Z)
+        low.bits = THREAD_BITS;
+    else if (r == SG_SR_LANEID)
+        low.bits = LANE_BITS;
+    return low;
+}
+
+struct sg_low sg_hoist_low(struct hoist *h, uint32_t i, uint8_t rule, bool *flat)
+{
+    const struct sg_insn *in = &h->d->insns[i];
+    struct sg_low low = {.differ = *flat ? 0 : SG_LOW_ALL, .bits = SG_LOW_ALL};
+
+    if (rule) {
+        const bool wide = sg_low_bits_wide(rule);
+
+        low = sg_low_bits(rule, low_of(h, in->a, wide), low_of(h, in->b, wide), low_of(h, in->c, wide));
+    }
+    if (*flat)
+        low.differ = 0;
+    if (low.differ || *flat)
+        return low;
+    *flat = h->d->code->rows;
+    h->d->code->rows_help = !*flat && sg_jit_available();
+    return low;
+}
+
+bool sg_hoist_slot(struct hoist *h, uint32_t v, bool flat)
 {
     struct sg_dec *d = h->d;
     const uint32_t units = d->vregs[v].cls == SG_C_64 ? 2 : 1;
@@ -171,11 +209,11 @@ static void count_defs(struct hoist *h)
 
     for (uint32_t i = 0; i < d->ninsns; i++)
         for (unsigned k = 0; k < 5; k++) {
-            const uint32_t v = *field(&d->insns[i], k);
+            const uint32_t v = *sg_hoist_field(&d->insns[i], k);
 
-            if (is_vreg(v) && (d->metas[i].use >> k & 1))
+            if (sg_hoist_is_vreg(v) && (d->metas[i].use >> k & 1))
                 h->used[v] = 1;
-            if (!is_vreg(v) || !(d->metas[i].def >> k & 1))
+            if (!sg_hoist_is_vreg(v) || !(d->metas[i].def >> k & 1))
                 continue;
             if (h->defs[v] != MANY)
                 h->defs[v] = d->metas[i].partial || (d->metas[i].use >> k & 1) ? MANY : h->defs[v] + 1;
@@ -188,112 +226,40 @@ static void count_defs(struct hoist *h)
 static bool is_alias(struct hoist *h, uint32_t i)
 {
     const struct sg_insn *in = &h->d->insns[i];
-    const uint32_t from = is_vreg(in->a) ? h->slot[in->a] : in->a;
+    const uint32_t from = sg_hoist_is_vreg(in->a) ? h->slot[in->a] : in->a;
     bool flat;
 
-    if ((in->fn != h->mov32 && in->fn != h->mov64) || h->d->metas[i].partial || !is_vreg(in->d) ||
+    if ((in->fn != h->mov32 && in->fn != h->mov64) || h->d->metas[i].partial || !sg_hoist_is_vreg(in->d) ||
         h->state[in->d] != UNKNOWN)
         return false;
     if (!h->used[in->d]) { /* a constant that is in the instructions themselves by now */
         h->kind[i] = ALIAS;
         return true;
     }
-    if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) || (is_vreg(in->a) && h->defs[in->a] != 1) ||
-        operand(h, in->a, &flat) < HOISTED)
+    if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
+        (sg_hoist_is_vreg(in->a) && h->defs[in->a] != 1) || sg_hoist_operand(h, in->a, &flat) < HOISTED)
         return false;
-    h->state[in->d] = operand(h, in->a, &flat);
+    h->state[in->d] = sg_hoist_operand(h, in->a, &flat);
+    h->low[in->d] = low_of(h, in->a, false);
     h->slot[in->d] = from;
     h->kind[i] = ALIAS;
     return true;
 }
 
-/* True if instruction i writes (def) or reads register v. */
-static bool touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
+/* A load from an address that is the same in all lanes: its result is, too. */
+static bool look_at_load(struct hoist *h, uint32_t i)
 {
-    const struct sg_meta *m = &h->d->metas[i];
+    struct sg_dec *d = h->d;
+    const struct sg_insn *in = &d->insns[i];
+    bool flat;
 
-    for (unsigned k = 0; k < 5 && v != SG_OPND_NONE; k++)
-        if (((def ? m->def : m->use) >> k & 1) && *field(&h->d->insns[i], k) == v)
-            return true;
-    return false;
-}
-
-/*
- * Marks in seen the instructions reachable from instruction `from` on paths that do not define
- * register v (or SG_OPND_NONE). Returns false if v is read there, or if the target of a branch is
- * unknown.
- */
-static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t v)
-{
-    const struct sg_dec *d = h->d;
-    uint32_t n = 1;
-
-    h->todo[0] = from;
-    while (n) {
-        for (uint32_t i = h->todo[--n]; i < d->ninsns && !seen[i]; i++) {
-            uint32_t label = (uint32_t)d->insns[i].imm;
-
-            if (d->metas[i].ctl == SG_CT_BRX || d->metas[i].ctl == SG_CT_CALL || touches(h, i, v, false))
-                return false;
-            if (touches(h, i, v, true))
-                break;
-            seen[i] = 1;
-            if (d->metas[i].ctl != SG_CT_BRA)
-                continue;
-            label = sg_dec_label_meant(d, label);
-            if (d->labels[label].insn == UINT32_MAX)
-                return false;
-            /* each branch is added at most once, so there is room */
-            h->todo[n++] = d->labels[label].insn;
-            if (d->insns[i].fn == h->bra)
-                break;
-        }
-    }
-    return true;
-}
-
-/* Finds the instructions reachable from a branch on which lanes may diverge. */
-static void find_mixed(struct hoist *h)
-{
-    const struct sg_dec *d = h->d;
-    bool known = true;
-
-    memset(h->mixed, 0, d->ninsns);
-    for (uint32_t i = 0; known && i < d->ninsns; i++) {
-        const uint8_t ctl = d->metas[i].ctl;
-        bool flat = true;
-
-        if (ctl == SG_CT_BRX || ctl == SG_CT_CALL)
-            known = false;
-        if (ctl != SG_CT_BRA || d->insns[i].fn == h->bra || h->mixed[i])
-            continue;
-        operand(h, d->insns[i].a, &flat);
-        if (!flat)
-            known &= reach(h, i, h->mixed, SG_OPND_NONE);
-    }
-    if (!known)
-        memset(h->mixed, 1, d->ninsns);
-}
-
-/* True if register v is defined on every path to its uses. */
-static bool always_set(struct hoist *h, uint32_t v)
-{
-    if (h->walked > MAX_WALKED)
+    if (!sg_hoist_is_vreg(in->d) || h->state[in->d] != UNKNOWN || !h->used[in->d] ||
+        !sg_hoist_loads_once(h, i) || sg_hoist_operand(h, in->a, &flat) < HOISTED || !flat ||
+        !sg_hoist_slot(h, in->d, true))
         return false;
-    h->walked += h->d->ninsns;
-    memset(h->seen_insn, 0, h->d->ninsns);
-    return reach(h, 0, h->seen_insn, v);
-}
-
-/* Visits one of several definitions of a register; checks whether all of them are known to be
-   flat. */
-static bool look_at_one_of(struct hoist *h, uint32_t i, uint32_t v)
-{
-    if (h->mixed[i] || h->kind[i])
-        return false;
-    h->kind[i] = ONE_OF;
-    if (++h->good[v] == h->defs[v] && always_set(h, v) && give_slot(h, v, true))
-        h->state[v] = OF_BLOCK;
+    h->state[in->d] = OF_BLOCK;
+    h->low[in->d] = (struct sg_low){.bits = SG_LOW_ALL};
+    h->kind[i] = LOADED;
     return true;
 }
 
@@ -302,25 +268,28 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
 {
     struct sg_dec *d = h->d;
     struct sg_insn *in = &d->insns[i];
-    const uint8_t class = class_of(h, in->fn);
     bool flat = true, any = false, pred = false, several = false;
-    uint8_t worst = HOISTED;
+    uint8_t worst = HOISTED, rule;
+    const uint8_t class = sg_hoist_class(h, in->fn, &rule);
+    struct sg_low low;
 
+    if (class == LOAD)
+        return blocks && look_at_load(h, i);
     if (class == PLAIN || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
         return false;
     for (unsigned k = 0; k < 5; k++) {
-        const uint32_t op = *field(in, k);
+        const uint32_t op = *sg_hoist_field(in, k);
         bool f;
 
         if ((d->metas[i].def >> k & 1) && op != SG_OPND_NONE) {
-            if (!is_vreg(op) || (h->state[op] != UNKNOWN && h->state[op] != SEVERAL) ||
+            if (!sg_hoist_is_vreg(op) || (h->state[op] != UNKNOWN && h->state[op] != SEVERAL) ||
                 d->vregs[op].cls == SG_C_PAIR)
                 return false;
             several |= h->state[op] == SEVERAL;
             pred |= d->vregs[op].cls == SG_C_PRED;
             any = true;
         } else if (d->metas[i].use >> k & 1) {
-            const uint8_t s = operand(h, op, &f);
+            const uint8_t s = sg_hoist_operand(h, op, &f);
 
             if (s < HOISTED)
                 return false;
@@ -328,28 +297,29 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
             flat &= f;
         }
     }
-    if (!any || ((worst == OF_BLOCK || several) && (!blocks || !flat)))
+    low = sg_hoist_low(h, i, rule, &flat);
+    if (!any || several || (worst == OF_BLOCK && (!blocks || !flat)))
         return false;
-    if (pred && flat && !several && is_vreg(in->d) && !h->even[in->d]) {
+    if (pred && flat && sg_hoist_is_vreg(in->d) && !h->even[in->d]) {
         h->even[in->d] = 1;
         if (worst == OF_BLOCK)
             return true;
     }
-    if ((worst == OF_BLOCK || several) && (pred || class != SIMPLE))
+    if (worst == OF_BLOCK && (pred || class != SIMPLE))
         return false;
-    if (several)
-        return look_at_one_of(h, i, in->d);
     for (unsigned k = 0; k < 5; k++) {
-        const uint32_t op = *field(in, k);
+        const uint32_t op = *sg_hoist_field(in, k);
 
         if (!(d->metas[i].def >> k & 1) || op == SG_OPND_NONE)
             continue;
-        if (!give_slot(h, op, flat))
+        if (!sg_hoist_slot(h, op, flat))
             return false;
     }
     for (unsigned k = 0; k < 5; k++)
-        if ((d->metas[i].def >> k & 1) && is_vreg(*field(in, k)))
-            h->state[*field(in, k)] = worst;
+        if ((d->metas[i].def >> k & 1) && sg_hoist_is_vreg(*sg_hoist_field(in, k))) {
+            h->state[*sg_hoist_field(in, k)] = worst;
+            h->low[*sg_hoist_field(in, k)] = low;
+        }
     h->kind[i] = worst;
     return true;
 }
@@ -359,48 +329,75 @@ static void add(struct sg_ahead *a, const struct sg_insn *in)
     a->insns[a->n++] = *in;
 }
 
+bool sg_hoist_is_span(const struct hoist *h, uint32_t i)
+{
+    const sg_fn fn = h->d->insns[i].fn;
+
+    return fn == h->fpmode || fn == h->pred_if || fn == h->pred_not;
+}
+
+/* A pass over all instructions. Returns true if more is known after it. */
+static bool pass(struct hoist *h, bool blocks)
+{
+    const struct sg_dec *d = h->d;
+    bool changed = false;
+
+    for (uint32_t i = 0; i < d->ninsns; i++) {
+        const struct sg_insn *in = &d->insns[i];
+
+        if (sg_hoist_is_span(h, i)) {
+            i += in->aux;
+            continue;
+        }
+        if (!h->kind[i] && is_alias(h, i)) {
+            changed = true;
+        } else if (!h->kind[i] && look_at(h, i, blocks)) {
+            changed = true;
+            if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW)
+                add(&h->d->code->ahead[h->kind[i] == OF_ROW], in);
+        }
+    }
+    return changed;
+}
+
 static void find(struct hoist *h)
 {
-    const sg_fn fpmode = sg_op_find("fpmode"), pif = sg_op_find("pred.if"), pnot = sg_op_find("pred.not");
     const bool blocks = sg_jit_available();
     const struct sg_dec *d = h->d;
     bool changed = true;
 
-    for (uint32_t pass = 0; changed && pass < MAX_PASSES; pass++) {
-        changed = false;
-        find_mixed(h);
-        for (uint32_t i = 0; i < d->ninsns; i++) {
-            const struct sg_insn *in = &d->insns[i];
-
-            if (in->fn == fpmode || in->fn == pif || in->fn == pnot) {
-                i += in->aux;
-                continue;
-            }
-            if (!h->kind[i] && is_alias(h, i)) {
-                changed = true;
-            } else if (!h->kind[i] && look_at(h, i, blocks)) {
-                changed = true;
-                if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW)
-                    add(&h->d->code->ahead[h->kind[i] == OF_ROW], in);
-            }
-        }
+    for (uint32_t n = 0; changed && n < MAX_PASSES; n++) {
+        sg_hoist_find_mixed(h);
+        changed = pass(h, blocks);
+        if (!changed && blocks)
+            changed = sg_hoist_several(h);
     }
-    for (uint32_t i = 0; i < d->ninsns; i++) {
-        if (h->kind[i] == ONE_OF)
-            h->kind[i] = h->state[d->insns[i].d] == OF_BLOCK ? OF_BLOCK : VARIES;
-        h->nblock += h->kind[i] == OF_BLOCK;
-    }
+    for (uint32_t i = 0; i < d->ninsns; i++)
+        h->nblock += h->kind[i] == OF_BLOCK ? 1 : h->kind[i] == LOADED ? 2 : 0;
 }
 
 /* The operands that are in slots of their own now. */
 static void replace(const struct hoist *h, struct sg_insn *in)
 {
     for (unsigned k = 0; k < 5; k++) {
-        uint32_t *op = field(in, k);
+        uint32_t *op = sg_hoist_field(in, k);
 
-        if (is_vreg(*op) && h->slot[*op] && h->state[*op] >= HOISTED)
+        if (sg_hoist_is_vreg(*op) && h->slot[*op] && h->state[*op] >= HOISTED)
             *op = h->slot[*op];
     }
+}
+
+/* The mark before an instruction that writes every lane. */
+static void mark_flat(struct sg_insn *mark, const struct sg_insn *in)
+{
+    *mark = (struct sg_insn){.fn = sg_op_find("flat"),
+                             .line = in->line,
+                             .d = SG_OPND_NONE,
+                             .a = SG_OPND_NONE,
+                             .b = SG_OPND_NONE,
+                             .c = SG_OPND_NONE,
+                             .e = SG_OPND_NONE,
+                             .aux = 1};
 }
 
 /* Removes the hoisted instructions, and adds a mark before instructions that write every lane. */
@@ -411,6 +408,8 @@ static int compact(struct hoist *h)
     struct sg_insn *insns = calloc(most, sizeof(*insns));
     struct sg_meta *metas = calloc(most, sizeof(*metas));
     uint32_t *to = malloc(((size_t)n + 1) * sizeof(*to)), m = 0;
+    struct sg_insn first;
+    bool wide;
 
     if (!insns || !metas || !to) {
         free(insns);
@@ -422,16 +421,27 @@ static int compact(struct hoist *h)
         to[i] = m;
         if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW || h->kind[i] == ALIAS)
             continue;
-        if (h->kind[i] == OF_BLOCK) {
-            insns[m].fn = sg_op_find("flat");
-            insns[m].line = d->insns[i].line;
-            insns[m].d = insns[m].a = insns[m].b = insns[m].c = insns[m].e = SG_OPND_NONE;
-            insns[m++].aux = 1;
-        }
+        if (h->kind[i] == OF_BLOCK)
+            mark_flat(&insns[m++], &d->insns[i]);
         insns[m] = d->insns[i];
         metas[m] = d->metas[i];
         replace(h, &insns[m]);
         m++;
+        if (h->kind[i] != LOADED)
+            continue;
+        /* its own lanes are loaded to a register, for all lanes it is written from there */
+        first = insns[m - 1];
+        wide = d->vregs[d->insns[i].d].cls == SG_C_64;
+        insns[m - 1].d = sg_new_vreg(d, wide ? SG_TY_B64 : SG_TY_B32, true);
+        mark_flat(&insns[m++], &first);
+        insns[m] = (struct sg_insn){.fn = wide ? h->first64 : h->first32,
+                                    .line = first.line,
+                                    .d = first.d,
+                                    .a = insns[m - 2].d,
+                                    .b = SG_OPND_NONE,
+                                    .c = SG_OPND_NONE,
+                                    .e = SG_OPND_NONE};
+        metas[m++] = (struct sg_meta){.def = SG_F_D, .use = SG_F_A, .ctl = SG_CT_NONE};
     }
     for (uint32_t k = 0; k < d->nlabels; k++)
         if (d->labels[k].insn != UINT32_MAX)
@@ -451,9 +461,9 @@ static void finish(struct hoist *h, struct sg_ahead *a)
 {
     for (uint32_t i = 0; i < a->n; i++)
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t *op = field(&a->insns[i], k);
+            uint32_t *op = sg_hoist_field(&a->insns[i], k);
 
-            if (is_vreg(*op) && h->slot[*op])
+            if (sg_hoist_is_vreg(*op) && h->slot[*op])
                 *op = h->slot[*op];
             if (*op == SG_OPND_NONE)
                 *op = 0;
@@ -465,8 +475,15 @@ static void finish(struct hoist *h, struct sg_ahead *a)
 int sg_dec_hoist(struct sg_dec *d)
 {
     struct sg_code *c = d->code;
-    struct hoist h = {
-        .d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
+    struct hoist h = {.d = d,
+                      .bra = sg_op_find("bra"),
+                      .fpmode = sg_op_find("fpmode"),
+                      .pred_if = sg_op_find("pred.if"),
+                      .pred_not = sg_op_find("pred.not"),
+                      .first32 = sg_op_find("first.b32"),
+                      .first64 = sg_op_find("first.b64"),
+                      .mov32 = sg_op_find("mov.b32"),
+                      .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
     if (d->nprocs || d->nsites ||
@@ -476,7 +493,7 @@ int sg_dec_hoist(struct sg_dec *d)
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         c->ahead[k].insns = malloc(((size_t)d->ninsns + 1) * sizeof(*c->ahead[k].insns));
     h.defs = calloc((size_t)d->nvregs + 1, sizeof(*h.defs));
-    h.good = calloc((size_t)d->nvregs + 1, sizeof(*h.good));
+    h.maybe = calloc((size_t)d->nvregs + 1, 1);
     h.even = calloc((size_t)d->nvregs + 1, 1);
     h.mixed = calloc((size_t)d->ninsns + 1, 1);
     h.seen_insn = calloc((size_t)d->ninsns + 1, 1);
@@ -485,12 +502,13 @@ int sg_dec_hoist(struct sg_dec *d)
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
-    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.good || !h.even || !h.mixed ||
-        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
+    h.low = calloc((size_t)d->nvregs + 1, sizeof(*h.low));
+    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.maybe || !h.even || !h.mixed ||
+        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot || !h.low) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
-            if (sg_sreg_there(c, s) && sg_sreg_flat(s))
+            if (sg_sreg_there(c, s) && sg_code_sreg_flat(c, s))
                 *flat_at(c, c->sreg_offset[s]) = 1;
         count_defs(&h);
         find(&h);
@@ -499,7 +517,7 @@ int sg_dec_hoist(struct sg_dec *d)
             finish(&h, &c->ahead[k]);
     }
     free(h.defs);
-    free(h.good);
+    free(h.maybe);
     free(h.even);
     free(h.mixed);
     free(h.seen_insn);
@@ -508,5 +526,6 @@ int sg_dec_hoist(struct sg_dec *d)
     free(h.state);
     free(h.kind);
     free(h.slot);
+    free(h.low);
     return r;
 }

@@ -7,20 +7,28 @@
 #include <string.h>
 
 /* Decodes a kernel without trusting the result: code that does not verify is refused. */
-static int decode_verified(struct sg_kernel *k)
+static int decode_verified(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
 {
     char why[160];
-    int r = sg_decode(k, &k->diag);
+    int r = sg_decode(k, code, diag);
 
     if (r)
         return r;
-    r = sg_code_verify(&k->code, k->param_bytes, why, sizeof(why));
+    r = sg_code_verify(code, k->param_bytes, why, sizeof(why));
     if (r) {
-        sg_code_free(&k->code);
-        sg_diag_at(&k->diag, r, 0, 0, "kernel %.100s does not verify and is refused: %s",
+        sg_code_free(code);
+        sg_diag_at(diag, r, 0, 0, "kernel %.100s does not verify and is refused: %s",
                    k->module->funcs[k->func].name, why);
     }
     return r;
+}
+
+/* Native code for blocks of every size; the kernel is locked. */
+static void compile(struct sg_kernel *k)
+{
+    if (!k->compiled)
+        sg_jit_compile(&k->code);
+    k->compiled = true;
 }
 
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
@@ -33,7 +41,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     memset(diag, 0, sizeof(*diag));
     pthread_mutex_lock(&k->lock);
     if (!k->state) {
-        k->result = decode_verified(k);
+        k->result = decode_verified(k, &k->code, &k->diag);
         k->state = k->result ? 2 : 1;
         if (k->result == SG_ERR_NOMEM)
             k->state = 0; /* may succeed next time */
@@ -46,14 +54,55 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
             k->relocated = ready;
-            if (ready)
-                sg_jit_compile(&k->code);
+            /* the first launch shows which code is wanted natively if there can be two */
+            if (ready && !k->code.rows_help)
+                compile(k);
         }
     }
     r = k->result;
     *diag = k->diag;
     pthread_mutex_unlock(&k->lock);
     return r;
+}
+
+/* Decodes a kernel for blocks of whole rows, where that is possible. */
+static void decode_rows(struct sg_kernel *k)
+{
+    struct sg_code *c = calloc(1, sizeof(*c));
+    struct sg_diag diag;
+    int r = SG_ERR_NOMEM;
+
+    memset(&diag, 0, sizeof(diag));
+    if (c) {
+        c->rows = true;
+        r = decode_verified(k, c, &diag);
+    }
+    if (r) {
+        free(c);
+    } else {
+        sg_code_relocate(k->module, c);
+        sg_jit_compile(c);
+        k->rows = c;
+    }
+    k->rows_tried = true;
+}
+
+const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3])
+{
+    const struct sg_code *c = &k->code;
+
+    if (!k->code.rows_help)
+        return c;
+    pthread_mutex_lock(&k->lock);
+    if (k->relocated && sg_block_in_rows(block)) {
+        if (!k->rows_tried)
+            decode_rows(k);
+        c = k->rows ? k->rows : c;
+    }
+    if (k->relocated && c == &k->code)
+        compile(k);
+    pthread_mutex_unlock(&k->lock);
+    return c;
 }
 
 #define SG_REGS_LEAST 16u
@@ -125,7 +174,7 @@ static struct sg_kernel *kernel_at(const struct sg_kernel *k, uint64_t address)
     return m->kernels[m->funcs[i].kernel - 1];
 }
 
-const struct sg_kernel_ops sg_kernel_ops = {sg_kernel_prepare, kernel_at};
+const struct sg_kernel_ops sg_kernel_ops = {sg_kernel_prepare, sg_kernel_code, kernel_at};
 
 void sg_func_clear(struct sg_func *f)
 {
@@ -140,6 +189,9 @@ void sg_module_free(struct sg_module *m)
         return;
     for (uint32_t i = 0; i < m->nkernels; i++) {
         sg_code_free(&m->kernels[i]->code);
+        if (m->kernels[i]->rows)
+            sg_code_free(m->kernels[i]->rows);
+        free(m->kernels[i]->rows);
         pthread_mutex_destroy(&m->kernels[i]->lock);
         free(m->kernels[i]->params);
         free(m->kernels[i]);

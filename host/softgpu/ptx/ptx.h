@@ -104,6 +104,11 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag);
 /* Decodes a kernel now; otherwise its first launch does. 0, 218, or CUDA_ERROR_NOT_SUPPORTED
    (801) if the interpreter lacks an opcode (diag names it and its line). Thread-safe. */
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag);
+/*
+ * The code of a prepared kernel to run blocks of that size, with native code if there is any; valid
+ * as long as the kernel. Thread-safe.
+ */
+const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3]);
 /* True if text starts with the name of a PTX instruction (ptx/opcodes.c). */
 bool sg_is_opcode(const char *text);
 

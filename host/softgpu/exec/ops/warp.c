@@ -213,7 +213,22 @@ HANDLER(elect)
     return SG_NEXT;
 }
 
+/* The value of the first running lane, written as any result: behind "flat" to all lanes. */
+#define FIRST(bits) \
+    HANDLER(first_b##bits) \
+    { \
+        const u##bits *a = SRC(u##bits, a), v = a[__builtin_ctz(w->mask)]; \
+        u##bits *d = DST(u##bits, d); \
+\
+        EACH(w->wmask) d[i] = v; \
+        return SG_NEXT; \
+    }
+FIRST(32)
+FIRST(64)
+
 const struct sg_opdef sg_ops_warp[] = {
+    ROW(first_b32, "first.b32", OUT(u32), IN(u32)),
+    ROW(first_b64, "first.b64", OUT(u64), IN(u64)),
     ROWE(shfl_up, "shfl.up", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
     ROWE(shfl_down, "shfl.down", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
     ROWE(shfl_bfly, "shfl.bfly", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* State of hoisting; for ptx/hoist.c and ptx/uniform.c. */
+#ifndef SG_PTX_HOIST_H
+#define SG_PTX_HOIST_H
+
+#include "ptx/decode.h"
+#include "ptx/low_bits.h"
+
+#define SEEN 256u /* operations whose classes are kept */
+
+enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, LOADED };
+/* SEVERAL: several definitions; OF_ROW: depends on %ctaid.y and .z; OF_BLOCK: the same in all lanes, depends on the block; ALIAS: of an
+   instruction that only copies a value; LOADED: of a load whose result is the
+   same in all lanes */
+
+enum { PLAIN = 1, PURE, SIMPLE, LOAD }; /* classes of operations; LOAD: of one value of global memory */
+
+#define MANY UINT32_MAX
+
+struct hoist {
+    struct sg_dec *d;
+    uint32_t *defs; /* per register: number of definitions (MANY: partial ones) */
+    uint8_t *even;  /* per register: the same in all lanes, without a slot of its own */
+    uint8_t *mixed; /* per instruction: lanes may be elsewhere */
+    uint8_t *maybe; /* per register: not known to differ between lanes */
+    uint8_t *seen_insn;
+    uint32_t *todo;
+    sg_fn bra, fpmode, pred_if, pred_not;
+    uint8_t *used;      /* per register: it is used */
+    uint8_t *state;     /* per register */
+    uint8_t *kind;      /* per instruction */
+    uint32_t *slot;     /* per register: SG_OPND_FIXED | offset */
+    struct sg_low *low; /* per register that can be hoisted: in blocks of whole rows */
+    uint32_t nblock;
+    uint64_t walked; /* in always_set() */
+    sg_fn mov32, mov64, first32, first64;
+    struct {
+        sg_fn fn;
+        uint8_t class, low_bits;
+    } seen[SEEN]; /* operations by their handlers: comparing names takes time */
+};
+
+static inline uint32_t *sg_hoist_field(struct sg_insn *in, unsigned k)
+{
+    return k == 0 ? &in->d : k == 1 ? &in->a : k == 2 ? &in->b : k == 3 ? &in->c : &in->e;
+}
+
+static inline bool sg_hoist_is_vreg(uint32_t op)
+{
+    return op < SG_OPND_NONE;
+}
+
+/* The class of an operation; *rule: its rule for sg_low_bits(). */
+uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule);
+/* The kind of an operand; *flat: uniform across lanes. */
+uint8_t sg_hoist_operand(const struct hoist *h, uint32_t op, bool *flat);
+/*
+ * In which bits the result of instruction i can differ. *flat: whether all operands are uniform; set
+ * if the result is nevertheless.
+ */
+struct sg_low sg_hoist_low(struct hoist *h, uint32_t i, uint8_t rule, bool *flat);
+/* Assigns a slot to register v. Returns false if no slots are left. */
+bool sg_hoist_slot(struct hoist *h, uint32_t v, bool flat);
+/* True if i begins instructions that run under a predicate or in a mode. */
+bool sg_hoist_is_span(const struct hoist *h, uint32_t i);
+
+/*
+ * Finds registers with several definitions that are uniform, and assigns slots to them
+ * (ptx/uniform.c). Returns true if there is one more than before.
+ */
+bool sg_hoist_several(struct hoist *h);
+/* Finds the instructions that are reachable from a branch on which lanes may part (h->mixed). */
+void sg_hoist_find_mixed(struct hoist *h);
+/* True if instruction i, of class LOAD, loads for all lanes alike, provided that its address is the same in all. */
+bool sg_hoist_loads_once(const struct hoist *h, uint32_t i);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * In which bits the lanes of a warp can differ, where the warp is part of a row of its block
+ * (sg_block_in_rows()): %tid.x is a multiple of 32 plus the lane, %tid.y and %tid.z are the same in
+ * all lanes. So (%tid.y * 32 + %tid.x) >> 5 is the same in all lanes, for example.
+ */
+#include "ptx/low_bits.h"
+
+#include <string.h>
+
+enum { NONE, COPY, WIDEN, SHL, SHR, ADD, SUB, AND, OR, MUL, MAD };
+
+static const struct {
+    const char *name;
+    uint8_t rule, width;
+} rules[] = {
+    {"mov.b32", COPY, 32},      {"mov.b64", COPY, 64},     {"cvt.u64.u32", COPY, 64},
+    {"cvt.u64.s32", WIDEN, 64}, {"cvt.u32.u64", COPY, 32}, {"cvt.u32.s64", COPY, 32},
+    {"shl.b32", SHL, 32},       {"shl.b64", SHL, 64},      {"shr.u32", SHR, 32},
+    {"shr.s32", SHR, 32},       {"shr.u64", SHR, 64},      {"shr.s64", SHR, 64},
+    {"add.b32", ADD, 32},       {"add.b64", ADD, 64},      {"sub.b32", SUB, 32},
+    {"sub.b64", SUB, 64},       {"and.b32", AND, 32},      {"and.b64", AND, 64},
+    {"or.b32", OR, 32},         {"or.b64", OR, 64},        {"xor.b32", OR, 32},
+    {"xor.b64", OR, 64},        {"mul.lo.b32", MUL, 32},   {"mul.lo.b64", MUL, 64},
+    {"mad.lo.b32", MAD, 32},    {"mad.lo.b64", MAD, 64},
+};
+
+uint8_t sg_low_bits_rule(const char *name)
+{
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (!strcmp(name, rules[i].name))
+            return (uint8_t)(i + 1);
+    return 0;
+}
+
+bool sg_low_bits_wide(uint8_t rule)
+{
+    return rules[rule - 1].width == 64 && rules[rule - 1].rule != SHL && rules[rule - 1].rule != SHR;
+}
+
+static uint8_t least(uint8_t a, uint8_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The sum of two shifts or positions, at most SG_LOW_ALL. */
+static uint8_t sum(uint32_t a, uint32_t b)
+{
+    return a + b < SG_LOW_ALL ? (uint8_t)(a + b) : SG_LOW_ALL;
+}
+
+/* A sum without a carry from bits that differ: one is the same in all lanes, and zero there. */
+static uint8_t added(struct sg_low a, struct sg_low b)
+{
+    if (!a.differ && !b.differ)
+        return 0;
+    if (!b.differ && b.zeros >= a.differ)
+        return a.differ;
+    return !a.differ && a.zeros >= b.differ ? b.differ : SG_LOW_ALL;
+}
+
+static struct sg_low product(struct sg_low a, struct sg_low b)
+{
+    const bool power = b.known && b.value && !(b.value & (b.value - 1));
+    struct sg_low r = {.zeros = sum(a.zeros, b.zeros), .bits = sum(a.bits, b.bits)};
+
+    r.differ = !a.differ && !b.differ ? 0 : power ? sum(a.differ, b.zeros) : SG_LOW_ALL;
+    return r;
+}
+
+static struct sg_low masked(struct sg_low a, struct sg_low b)
+{
+    struct sg_low r = {.zeros = a.zeros > b.zeros ? a.zeros : b.zeros, .bits = least(a.bits, b.bits)};
+
+    r.differ = a.differ > b.differ ? a.differ : b.differ;
+    if (r.zeros >= r.differ)
+        r.differ = 0; /* what differs is masked out */
+    return r;
+}
+
+static struct sg_low shifted_left(struct sg_low a, struct sg_low b)
+{
+    const uint32_t by = (uint32_t)b.value;
+
+    return (struct sg_low){
+        .differ = a.differ ? sum(a.differ, by) : 0, .zeros = sum(a.zeros, by), .bits = sum(a.bits, by)};
+}
+
+/* Copies of a sign that differs between lanes may enter at the top. */
+static struct sg_low shifted_right(struct sg_low a, struct sg_low b, uint8_t width)
+{
+    const uint8_t by = (uint8_t)b.value;
+    struct sg_low r = {.differ = SG_LOW_ALL, .bits = SG_LOW_ALL};
+
+    if (a.differ < width)
+        r.differ = a.differ > by ? (uint8_t)(a.differ - by) : 0;
+    if (a.zeros > by && a.zeros < width)
+        r.zeros = (uint8_t)(a.zeros - by);
+    if (a.bits < width)
+        r.bits = a.bits > by ? (uint8_t)(a.bits - by) : 0;
+    return r;
+}
+
+static struct sg_low by_rule(uint8_t rule, uint8_t width, struct sg_low a, struct sg_low b, struct sg_low c)
+{
+    const uint8_t longer = a.bits > b.bits ? a.bits : b.bits;
+    struct sg_low r = {.differ = SG_LOW_ALL, .bits = SG_LOW_ALL};
+
+    switch (rule) {
+    case WIDEN: /* copies of bit 31 */
+        if (a.differ < 32)
+            r = (struct sg_low){.differ = a.differ, .zeros = a.zeros < 32 ? a.zeros : 0, .bits = SG_LOW_ALL};
+        if (a.bits < 32)
+            r.bits = a.bits;
+        return r;
+    case COPY:
+        return (struct sg_low){.differ = a.differ, .zeros = a.zeros, .bits = a.bits};
+    case SHL:
+        return b.known && b.value < width ? shifted_left(a, b) : r;
+    case SHR:
+        return b.known && b.value < width ? shifted_right(a, b, width) : r;
+    case ADD:
+        return (struct sg_low){
+            .differ = added(a, b), .zeros = least(a.zeros, b.zeros), .bits = sum(longer, 1)};
+    case SUB:
+        r.differ = b.differ ? SG_LOW_ALL : added(a, b);
+        r.zeros = least(a.zeros, b.zeros);
+        return r;
+    case AND:
+        return masked(a, b);
+    case OR:
+        r.differ = a.differ > b.differ ? a.differ : b.differ;
+        r.zeros = least(a.zeros, b.zeros);
+        r.bits = longer;
+        return r;
+    case MUL:
+        return product(a, b);
+    default: /* MAD */
+        r = product(a, b);
+        return (struct sg_low){.differ = added(r, c),
+                               .zeros = least(r.zeros, c.zeros),
+                               .bits = sum(r.bits > c.bits ? r.bits : c.bits, 1)};
+    }
+}
+
+struct sg_low sg_low_bits(uint8_t rule, struct sg_low a, struct sg_low b, struct sg_low c)
+{
+    const uint8_t width = rules[rule - 1].width;
+    struct sg_low r = by_rule(rules[rule - 1].rule, width, a, b, c);
+
+    if (r.bits > width) /* not all of them are there */
+        r.bits = SG_LOW_ALL;
+    if (!r.bits) {
+        r.zeros = SG_LOW_ALL;
+        r.differ = 0;
+    }
+    if (r.differ >= width)
+        r.differ = SG_LOW_ALL;
+    return r;
+}
