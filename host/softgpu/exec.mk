@@ -37,6 +37,7 @@ SG_EXEC_C := \
 	jit/liveness.c \
 	jit/matrix_ops.c \
 	jit/memory_ops.c \
+	jit/global_loads.c \
 	jit/ops.c \
 	jit/ops_approx.c \
 	jit/ops_compare.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native loads and stores of global memory, and code shared with shared memory. All 32 addresses
+ * Native stores of global memory, and code shared with loads and with shared memory. All 32 addresses
  * are checked together against the allocation last used by the instruction, as in the handlers;
  * other cases call the handler, out of line. All operands are in registers before the check, so the
  * out-of-line path knows the state to save. If all lanes run, consecutive addresses are detected.
@@ -42,20 +42,13 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
     store_imm8(B(j), G_WARP, offsetof(struct sg_warp, spin), 1);
 }
 
-/* Distances of consecutive lanes, for elements of 4 and of 8 bytes; then even and odd words of
-   two registers. */
+/* Distances of consecutive lanes, for elements of 4 and of 8 bytes. */
 static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
     {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
      64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
     {0,   8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120,
      128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248}};
-static const u32 every_second[2][16]
-    __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
-                                    {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
-
-/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for
-   other patterns. */
-static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
+size_t sg_jit_row_test(struct jit *j, const u32 ad[4], u32 n)
 {
     struct buf *b = B(j);
 
@@ -69,51 +62,7 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
     return jcc(b, JAE);
 }
 
-#define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
-
-/* When a warp loads a row, other warps load the following rows: prefetches those. */
-static void prefetch(struct jit *j, u32 n, s32 ahead, s32 disp)
-{
-    struct buf *b = B(j);
-
-    for (u32 k = 0; k < 2 * n; k++) {
-        rex(b, false, 0, RAX);
-        put8(b, 0x0f); /* prefetcht0 [rax + disp] */
-        put8(b, 0x18);
-        mem_operand(b, 1, RAX, disp + ahead + (s32)(64 * k), 1);
-    }
-}
-
-/* Loads from [RAX + disp] on, n words for each lane. */
-static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
-{
-    struct buf *b = B(j);
-
-    if (n == 2 && !j->b.avx2) {
-        mov_imm64(b, RSI, (u64)(uintptr_t)every_second);
-        evm(b, VMOV, 0, 0, RSI, 0, 64, 0, 0);
-        evm(b, VMOV, 1, 0, RSI, 64, 64, 0, 0);
-    }
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const s32 at = disp + (s32)(64 * n * h);
-
-        for (u32 k = 0; k < n; k++)
-            evm(b, VMOVU, d[k][h], 0, RAX, at, 64, 0, 0);
-        if (n == 1)
-            continue;
-        evm(b, VMOVU, 2, 0, RAX, at + 64, 64, 0, 0);
-        if (b->avx2) {
-            sg_avx2_deinterleave(b, d[0][h], d[1][h], d[0][h], 2);
-            continue;
-        }
-        ev(b, PERMT2D, d[0][h], 0, 2, 0, 0);
-        ev(b, PERMT2D, d[1][h], 1, 2, 0, 0);
-    }
-}
-
-/* If lanes are missing, it is often the upper half: jumps over the code of that half. Returns
-   the jump to patch. */
-static size_t skip_upper(struct jit *j, u32 h)
+size_t sg_jit_skip_upper(struct jit *j, u32 h)
 {
     if (!j->masked || !h)
         return 0;
@@ -121,413 +70,18 @@ static size_t skip_upper(struct jit *j, u32 h)
     return jcc(B(j), JE);
 }
 
-static void skipped(struct jit *j, size_t at)
+void sg_jit_skipped(struct jit *j, size_t at)
 {
     if (at)
         land(B(j), at);
 }
 
-/* The 32-bit lanes at ad + disp, chunk h of the result: register to. */
-static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
-{
-    const size_t skip = skip_upper(j, h);
-    struct buf *b = B(j);
-
-    sg_jit_lanes(j, 1, 2 * h, true);
-    sg_jit_lanes(j, 2, 2 * h + 1, true);
-    evsib0(b, GATHERQD, to, ad[2 * h], disp, 1, 0);
-    evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
-    evi(b, INSERT4, to, to, 2, 0, 0, 1);
-    skipped(j, skip);
-}
-
-/* The low 8 or 16 bits only, extended. */
 void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
 {
     if (size == 4)
         return;
     evi(B(j), SHIFT_D, 6, v, v, 0, 0, 32 - 8 * size);
     evi(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0, 32 - 8 * size);
-}
-
-static bool fits(const struct sg_insn *in, u32 align)
-{
-    return in->imm >= INT32_MIN / 2 && in->imm <= INT32_MAX / 2 && !(in->imm & (align - 1));
-}
-
-/* Pairs of words: two chunks of each half of a chunk of 64-bit lanes. */
-static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 disp)
-{
-    const size_t skip = skip_upper(j, h);
-    struct buf *b = B(j);
-
-    sg_jit_lanes(j, 1, 2 * h, true);
-    sg_jit_lanes(j, 2, 2 * h + 1, true);
-    evsib0(b, GATHERQQ, 2, ad[2 * h], disp, 1, 0);
-    evsib0(b, GATHERQQ, 3, ad[2 * h + 1], disp, 2, 0);
-    ev(b, MOVQD, 2, 0, 4, 0, 0);
-    ev(b, MOVQD, 3, 0, 5, 0, 0);
-    evi(b, INSERT4, lo, 4, 5, 0, 0, 1);
-    evi(b, SHIFT_Q, 2, 2, 2, 0, 0, 32);
-    evi(b, SHIFT_Q, 2, 3, 3, 0, 0, 32);
-    ev(b, MOVQD, 2, 0, 4, 0, 0);
-    ev(b, MOVQD, 3, 0, 5, 0, 0);
-    evi(b, INSERT4, hi, 4, 5, 0, 0, 1);
-    skipped(j, skip);
-}
-
-static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg);
-
-static u32 touched(u32 arg)
-{
-    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
-
-    return bytes < 4 ? 4 : bytes;
-}
-
-/* True if the check of the load in can be merged with the checks of other loads. *arg: its kind. */
-static bool groups(const struct sg_insn *in, u32 *arg)
-{
-    const struct jop *o = sg_jit_find(in->fn, NULL);
-
-    if (!o || o->emit != e_ld_g || (in->aux & SG_AUX_SPIN) || !fits(in, (o->arg & 15) * (o->arg >> 8 & 15)))
-        return false;
-    *arg = o->arg;
-    return true;
-}
-
-/*
- * Collects the loads from here on through the same register, until the register changes or a
- * handler is called. All are inside an allocation if the first and the last byte of all are.
- * Returns false if there is only one.
- */
-static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
-{
-    const struct sg_code *c = j->code;
-    u32 n = 0, arg;
-
-    if (j->ngroups == SG_NATIVE_GROUPS || j->walked >= JIT_WALK_MAX || !groups(in, &arg))
-        return false;
-    *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
-    for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
-        const struct sg_insn *x = &c->insns[i];
-        const u8 def = c->fields[2 * i];
-        bool changed = false;
-
-        j->walked++;
-        if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
-            break; /* it may add lanes */
-        if (x->a == in->a && groups(x, &arg)) {
-            const u32 bytes = (arg & 15) * (arg >> 8 & 15);
-
-            if (x->imm > INT32_MAX / 4 || x->imm < INT32_MIN / 4)
-                break;
-            g->low = x->imm < g->low ? (s32)x->imm : g->low;
-            g->high = (s32)x->imm + (s32)touched(arg) > g->high ? (s32)x->imm + (s32)touched(arg) : g->high;
-            g->align = bytes > g->align ? bytes : g->align;
-            g->last = i;
-            n++;
-        }
-        for (u32 k = 0; k < 5; k++)
-            changed |= (def >> k & 1) && *sg_jit_field(x, k) == in->a;
-        if (changed)
-            break;
-    }
-    return n > 1;
-}
-
-static void set_flag(struct jit *j, const struct group *g, u32 value)
-{
-    store_imm8(B(j), G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
-}
-
-/* Compares the flag of a group. */
-static void cmp_flag(struct jit *j, const struct group *g, u32 value)
-{
-    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
-}
-
-static bool covers(const struct group *g, const struct sg_insn *in, u32 arg)
-{
-    return in->imm >= g->low && in->imm + touched(arg) <= g->high && (arg & 15) * (arg >> 8 & 15) <= g->align;
-}
-
-/* The group of a load, to be checked together; *fresh: this is its first. NULL, with nothing emitted, if the load is alone. */
-static struct group *group_of(struct jit *j, struct stub *s, const struct sg_insn *in, bool *fresh)
-{
-    struct group *g = NULL, opened;
-    u32 arg;
-
-    *fresh = false;
-    if (!groups(in, &arg)) /* it may stand between loads of a group, whose check is not of its bytes */
-        return NULL;
-    for (u32 i = 0; i < j->ngroups; i++)
-        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last && covers(&j->groups[i], in, arg))
-            g = &j->groups[i];
-    if (g) {
-        cmp_flag(j, g, GROUP_UNCHECKED);
-        sg_jit_slow(j, s, JE);
-        return g;
-    }
-    if (!open_group(j, in, &opened))
-        return NULL;
-    *fresh = true;
-    g = &j->groups[j->ngroups++];
-    *g = opened;
-    g->window = s->window;
-    /* Before any run: a match tells that all lanes are as aligned as the first. */
-    if (s->window)
-        s->window->align = g->align;
-    set_flag(j, g, GROUP_UNCHECKED);
-    return g;
-}
-
-/* What a group accesses in each lane. */
-static struct check whole_group(const struct sg_insn *in, const struct group *g)
-{
-    return (struct check){
-        .idx = in->idx,
-        .low = g->low & ~((s64)g->align - 1), /* aligned like allocations: the same result */
-        .high = g->high,
-        .align = g->align,
-    };
-}
-
-static void check_group(struct jit *j, struct stub *s, const struct sg_insn *in, struct group *g,
-                        const u32 ad[4])
-{
-    const struct check k = whole_group(in, g);
-
-    sg_jit_check_global(j, s, &k, ad);
-    set_flag(j, g, GROUP_CHECKED);
-}
-
-/*
- * Tests the window of a load that is not the first of its group, as sg_jit_window_test(). The loads of a group have the same
- * addresses but for a constant: what the first one's test has found holds for those whose windows were learnt from the same
- * distances.
- */
-static void window_of_group(struct jit *j, struct stub *s, const struct group *g, const u32 ad[4],
-                            struct window_misses *misses)
-{
-    size_t differs = 0, known = 0;
-
-    if (g->window) {
-        s->window->first = g->window;
-        mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
-        cmp_flag(j, g, GROUP_MATCHES);
-        differs = jcc(B(j), JNE);
-        alu_mem_imm8(B(j), true, 7, RSI, (s32)offsetof(struct sg_window, as_first), 0);
-        known = jcc(B(j), JNE);
-        land(B(j), differs);
-    }
-    sg_jit_window_test(j, ad, s->window, misses);
-    if (known)
-        land(B(j), known);
-}
-
-/* True if the next instruction loads the 16 bits that follow this instruction's. */
-static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const struct sg_insn *x = in + 1;
-    const u32 i = j->cur + 1;
-
-    return arg == MEM(2, 1) && i < j->code->ninsns && !j->leader[i] && x->fn == in->fn && x->a == in->a &&
-           x->imm == in->imm + 2 && in->d != in->a && in->d != x->d && x->aux == in->aux &&
-           !(in->aux & SG_AUX_SPIN) && fits(x, 2);
-}
-
-/* An address for all lanes: loaded once. */
-static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const u32 size = arg & 15, n = arg >> 8 & 15;
-    const struct check k = {
-        .idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
-    const u32 ad = sg_jv_get(j, in->a, 0);
-    struct stub *s = sg_jit_stub(j);
-    u32 d[4][4];
-
-    sg_jit_spin(j, in);
-    sg_jit_check_flat(j, s, &k, ad);
-    for (u32 i = 0; i < n; i++)
-        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++) {
-            d[i][h] = sg_jv_new(j);
-            evm(B(j), size == 8 ? BCAST_M64 : BCAST_M32, d[i][h], 0, RAX, (s32)in->imm + (s32)(i * size),
-                size == 8 ? 8 : 4, 0, 0);
-            if (size < 4)
-                sg_jit_cut(j, d[i][h], size, arg & SIGN);
-        }
-    for (u32 i = 0; i < n; i++)
-        for (u32 h = 0; h < sg_jit_n(j, size == 8); h++)
-            sg_jv_bind(j, dest(in, i), h, d[i][h]);
-    sg_jv_unpin(j);
-    sg_jit_joined(j, s);
-    return true;
-}
-
-/* Two 16-bit values that lie in each lane of d[0][h]: the second one to d[1][h]. */
-static void part(struct jit *j, u32 d[4][4], u32 h, u32 arg)
-{
-    evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
-    sg_jit_cut(j, d[0][h], 2, arg & SIGN);
-}
-
-/* The result of a load, lane by lane. */
-static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4], bool two)
-{
-    const u32 size = arg & 15, n = arg >> 8 & 15;
-
-    for (u32 h = 0; h < sg_jit_n(j, true) && size == 8; h++) {
-        sg_jit_lanes(j, 1, h, true);
-        evsib0(B(j), GATHERQQ, d[0][h], ad[h], (s32)in->imm, 1, 0);
-    }
-    for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
-        gather32(j, d[0][h], ad, h, (s32)in->imm);
-        if (two)
-            part(j, d, h, arg);
-        else
-            sg_jit_cut(j, d[0][h], size, arg & SIGN);
-    }
-    for (u32 k = 0; k < n && n > 1; k += 2)
-        for (u32 h = 0; h < sg_jit_n(j, false); h++)
-            gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
-}
-
-/*
- * The path for lanes in windows. Returns the jump at its end to be patched; the other paths follow. Lanes that match need no
- * comparison of each address with the allocation: the first one's address tells all of them.
- */
-static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
-                          u32 d[4][4], bool two, struct group *g, bool fresh)
-{
-    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
-    const struct check alone = {
-        .idx = in->idx, .low = in->imm, .high = in->imm + s->window->size, .align = bytes};
-    const struct check all = fresh ? whole_group(in, g) : alone;
-    struct window_misses misses;
-    size_t end;
-
-    if (g && !fresh) {
-        window_of_group(j, s, g, ad, &misses);
-        ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
-    } else {
-        sg_jit_window_test(j, ad, s->window, &misses);
-        sg_jit_check_window(j, s, &all, ad[0]);
-    }
-    if (fresh)
-        set_flag(j, g, GROUP_MATCHES);
-    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
-    for (u32 h = 0; h < sg_jit_n(j, false); h++)
-        if (two)
-            part(j, d, h, arg);
-        else
-            sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
-    end = jmp(B(j));
-    sg_jit_window_missed(j, &misses);
-    return end;
-}
-
-/* The path for lanes in a row. Returns the jump at its end. The check is of the first lane's address, unless that of the group was
-   made before. */
-static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, u32 ad, u32 d[4][4],
-                       bool two, struct group *g, bool checked)
-{
-    const u32 n = arg >> 8 & 15, stride = two ? 4 : 4 * n;
-    struct check k = {
-        .idx = in->idx, .align = (arg & 15) * n, .low = in->imm, .high = in->imm + SG_LANES * stride};
-
-    if (checked) {
-        ev(B(j), MOVQ_R, ad, 0, RAX, 0, EV_XMM);
-    } else {
-        if (g) {
-            k = whole_group(in, g);
-            k.high += (SG_LANES - 1) * stride;
-        }
-        sg_jit_check_flat(j, s, &k, ad);
-        if (g)
-            set_flag(j, g, GROUP_CHECKED);
-    }
-    row_load(j, d, n, (s32)in->imm);
-    for (u32 h = 0; h < sg_jit_n(j, false) && two; h++)
-        part(j, d, h, arg);
-    if (n == 1)
-        prefetch(j, n, two ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
-    return jmp(B(j));
-}
-
-static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
-{
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
-    const bool two = pair(j, in, arg), row = (two || (size == 4 && n < 3)) && !j->masked;
-    const u32 stride = two ? 4 : bytes; /* of lanes in a row */
-    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
-    size_t others = 0, end = 0, end_window = 0;
-    bool fresh, checked;
-    struct group *g;
-    struct stub *s;
-    u32 ad[4], d[4][4];
-
-    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
-        return false;
-    if (bytes > 8 && (in->aux & SG_AUX_SPIN))
-        return false; /* spin loops need a single access: sg_read_whole */
-    if (sg_jit_flat(j, in->a))
-        return load_flat(j, in, arg);
-    for (u32 h = 0; h < sg_jit_n(j, true); h++)
-        ad[h] = sg_jv_get(j, in->a, h);
-    s = sg_jit_stub(j);
-    if (!s)
-        return true; /* no memory: failed is set */
-    s->n = two ? 2 : 1;
-    s->window = size <= 4 ? sg_jit_window(j, in, stride, bytes, row ? stride : 0) : NULL;
-    /* before the paths split: this may write registers back */
-    for (u32 i = 0; i < (two ? 2 : n); i++)
-        for (u32 h = 0; h < chunks; h++)
-            d[i][h] = sg_jv_new(j);
-    sg_jit_spin(j, in);
-    g = group_of(j, s, in, &fresh);
-    checked = g && !fresh;
-    if (s->window)
-        end_window = window_load(j, s, in, arg, ad, d, two, g, fresh);
-    /* Lanes in a row are all as aligned as the first, but for less than a group may ask. */
-    if (fresh && !(row && stride >= g->align)) {
-        check_group(j, s, in, g, ad);
-        checked = true;
-    }
-    if (row) {
-        others = row_test(j, ad, n);
-        end = load_row(j, s, in, arg, ad[0], d, two, g, checked);
-        land(B(j), others);
-        if (fresh && !checked)
-            check_group(j, s, in, g, ad);
-    }
-    if (s->window)
-        sg_jit_window_known(j, s, s->window);
-    if (!g)
-        sg_jit_check_global(j, s, &k, ad);
-    gather(j, in, arg, ad, d, two);
-    if (row)
-        land(B(j), end);
-    if (s->window)
-        land(B(j), end_window);
-    if (two) {
-        for (u32 h = 0; h < sg_jit_n(j, false); h++)
-            sg_jv_bind(j, in->d, h, d[0][h]);
-        j->skip = 1;
-        j->cur++;
-        in++;
-    }
-    sg_jv_kill(
-        j,
-        &(struct sg_insn){
-            .a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST, .c = SG_OPND_CONST, .e = SG_OPND_CONST},
-        15);
-    for (u32 i = 0; i < n; i++)
-        for (u32 h = 0; h < chunks; h++)
-            sg_jv_bind(j, dest(in, i), h, d[two ? 1 : i][h]);
-    sg_jv_unpin(j);
-    sg_jit_joined(j, s);
-    return true;
 }
 
 /* Results are often stored by the first lane alone. Returns the jump to patch for other cases. */
@@ -545,7 +99,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
     u32 ad[4], v[4][2];
 
-    if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
+    if (!sg_jit_fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
     if (n > 1 && (in->aux & SG_AUX_SPIN))
         return false; /* spin loops need a single access: sg_write_whole */
@@ -556,7 +110,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             v[k][h] = sg_jv_get(j, dest(in, k), h);
     s = sg_jit_stub(j);
     if (n == 1 && !j->masked) {
-        others = row_test(j, ad, 1);
+        others = sg_jit_row_test(j, ad, 1);
         sg_jit_check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
@@ -573,14 +127,14 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     sg_jit_check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-            const size_t skip = skip_upper(j, h);
+            const size_t skip = sg_jit_skip_upper(j, h);
 
             evi(b, EXTRACT4, v[k][h], 0, 2, 0, 0, 1);
             sg_jit_lanes(j, 1, 2 * h, true);
             sg_jit_lanes(j, 2, 2 * h + 1, true);
             evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
             evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
-            skipped(j, skip);
+            sg_jit_skipped(j, skip);
         }
     if (end)
         land(b, end);
@@ -590,14 +144,14 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_mem[] = {
-    {"ld.g.b32", e_ld_g, MEM(4, 1)},
-    {"ld.g.u16", e_ld_g, MEM(2, 1)},
-    {"ld.g.s16", e_ld_g, MEM(2, 1) | SIGN},
-    {"ld.g.u8", e_ld_g, MEM(1, 1)},
-    {"ld.g.s8", e_ld_g, MEM(1, 1) | SIGN},
-    {"ld.g.b64", e_ld_g, MEM(8, 1)},
-    {"ld.g.v2.b32", e_ld_g, MEM(4, 2)},
-    {"ld.g.v4.b32", e_ld_g, MEM(4, 4)},
+    {"ld.g.b32", sg_jit_load_global, MEM(4, 1)},
+    {"ld.g.u16", sg_jit_load_global, MEM(2, 1)},
+    {"ld.g.s16", sg_jit_load_global, MEM(2, 1) | SIGN},
+    {"ld.g.u8", sg_jit_load_global, MEM(1, 1)},
+    {"ld.g.s8", sg_jit_load_global, MEM(1, 1) | SIGN},
+    {"ld.g.b64", sg_jit_load_global, MEM(8, 1)},
+    {"ld.g.v2.b32", sg_jit_load_global, MEM(4, 2)},
+    {"ld.g.v4.b32", sg_jit_load_global, MEM(4, 4)},
     {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
     {"st.g.u16", sg_jit_store_small, MEM(2, 1) | STORE},
     {"st.g.u8", sg_jit_store_small, MEM(1, 1) | STORE},

@@ -69,8 +69,23 @@ void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32
    Jumps to the slow path unless `bytes` bytes lie there. */
 void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
                          u32 align);
+/* Loads of global memory (jit/global_loads.c). */
+bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg);
 /* Stores of 8 and 16 bits (jit/small_stores.c). */
 bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg);
+
+/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for
+   other patterns. */
+size_t sg_jit_row_test(struct jit *j, const u32 ad[4], u32 n);
+/* If lanes are missing, it is often the upper half: jumps over the code of that half, to where
+   sg_jit_skipped() is called with the result. */
+size_t sg_jit_skip_upper(struct jit *j, u32 h);
+void sg_jit_skipped(struct jit *j, size_t at);
+/* True if the displacement can be encoded, and keeps the alignment. */
+static inline bool sg_jit_fits(const struct sg_insn *in, u32 align)
+{
+    return in->imm >= INT32_MIN / 2 && in->imm <= INT32_MAX / 2 && !(in->imm & (align - 1));
+}
 
 /* Jumps to the out-of-line path if the condition holds; also the point where that path rejoins,
    with the current register contents. */
