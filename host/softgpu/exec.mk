@@ -38,6 +38,7 @@ SG_EXEC_C := \
 	jit/matrix_ops.c \
 	jit/memory_ops.c \
 	jit/global_loads.c \
+	jit/sums.c \
 	jit/ops.c \
 	jit/ops_approx.c \
 	jit/ops_compare.c \

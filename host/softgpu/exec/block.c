@@ -300,8 +300,10 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
     for (struct sg_warp *w = c->warps; w < c->warps_end; w++) {
         for (uint32_t k = 0; k < n; k++)
             *(lanes *)(void *)(w->base[0] + s[k].offset) = (lanes){0} + s[k].value;
-        if (row)
+        if (row) {
             warp_ahead(w, &code->ahead[SG_AHEAD_ROW]);
+            memset(w->lie, 0, sizeof(w->lie)); /* of values that have changed */
+        }
         w->mask = w->alive = w->threads;
         w->wmask = SG_FULL; /* missing lanes never existed */
         w->cc = 0;

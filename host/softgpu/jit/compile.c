@@ -6,7 +6,7 @@
  */
 #include "jit/avx2/avx2.h"
 #include "jit/ops.h"
-#include "jit/windows.h"
+#include "jit/sums.h"
 
 #include <cpuid.h>
 #include <stdlib.h>
@@ -373,10 +373,12 @@ static void emit_stub(struct jit *j, const struct stub *s)
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v.dirty >> i & 1)
             sg_jv_store(j, i, s->v.key[i]);
+    sg_jit_sums_save(j, s->sums, s->nsums);
     if (s->window) {
         sg_jit_call_begin(j, s->insn);
         mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
-        sg_jit_call_end(j, (u64)(uintptr_t)sg_jit_window_learn);
+        sg_jit_call_end(j, s->window->site ? (u64)(uintptr_t)sg_jit_sum_learn
+                                           : (u64)(uintptr_t)sg_jit_window_learn);
     }
     for (u32 k = 0; k < s->n; k++) {
         sg_jit_call_handler(j, s->insn + k, ": not all in one place");

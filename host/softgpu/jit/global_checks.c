@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Native checks of global memory: all addresses are compared with the allocation last used by
    the instruction, as in the handlers. */
-#include "jit/windows.h"
+#include "jit/sums.h"
 
 #ifdef SG_JIT
 
@@ -83,12 +83,21 @@ void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, c
     sg_jit_slow(j, s, JAE); /* carry: all ones */
 }
 
+/* The address of lane 0 to RAX. */
+static void first_address(struct jit *j, const struct check *k, u32 ad)
+{
+    if (k->sum)
+        sg_jit_sum_first(j, k->sum);
+    else
+        ev(B(j), MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+}
+
 void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad)
 {
     struct buf *b = B(j);
 
     range_of(j, s, k);
-    ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+    first_address(j, k, ad);
     if (k->align > 1) {
         put8(b, 0xa8); /* test al, align - 1 */
         put8(b, k->align - 1);
@@ -112,7 +121,7 @@ void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u
         alu_imm(b, true, 5, RDX, (u32)more);
         sg_jit_slow(j, s, JB);
     }
-    ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+    first_address(j, k, ad);
     if (k->align > 1) {
         put8(b, 0xa8); /* test al, align - 1 */
         put8(b, k->align - 1);

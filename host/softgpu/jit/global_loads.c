@@ -4,7 +4,7 @@
  * a row, by windows (jit/windows.h), or lane by lane.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/windows.h"
+#include "jit/sums.h"
 
 #ifdef SG_JIT
 
@@ -306,6 +306,30 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
+/* RSI: the window, RAX: the address of lane 0. The result of a load by windows. */
+static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
+                       bool two)
+{
+    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        if (two)
+            part(j, d, h, arg);
+        else
+            sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
+}
+
+/* RAX: the address of lane 0. The result of a load of a row. */
+static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4], bool two)
+{
+    const u32 n = arg >> 8 & 15;
+
+    row_load(j, d, n, (s32)in->imm);
+    for (u32 h = 0; h < sg_jit_n(j, false) && two; h++)
+        part(j, d, h, arg);
+    if (n == 1)
+        prefetch(j, n, two ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
+}
+
 /*
  * The path for lanes in windows. Returns the jump at its end to be patched; the other paths follow. Lanes that match need no
  * comparison of each address with the allocation: the first one's address tells all of them.
@@ -329,12 +353,7 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     }
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
-    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
-    for (u32 h = 0; h < sg_jit_n(j, false); h++)
-        if (two)
-            part(j, d, h, arg);
-        else
-            sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
+    windows_to(j, s, in, arg, d, two);
     end = jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
@@ -360,46 +379,92 @@ static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, 
         if (g)
             set_flag(j, g, GROUP_CHECKED);
     }
-    row_load(j, d, n, (s32)in->imm);
-    for (u32 h = 0; h < sg_jit_n(j, false) && two; h++)
-        part(j, d, h, arg);
-    if (n == 1)
-        prefetch(j, n, two ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
+    row_to(j, in, arg, d, two);
     return jmp(B(j));
 }
 
-bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
+/* True if there is a faster way for lanes in a row. */
+static bool lies_in_row(const struct jit *j, u32 arg, bool two)
 {
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
-    const bool two = pair(j, in, arg), row = (two || (size == 4 && n < 3)) && !j->masked;
-    const u32 stride = two ? 4 : bytes; /* of lanes in a row */
-    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
-    size_t others = 0, end = 0, end_window = 0;
-    bool fresh, checked;
-    struct group *g;
-    struct stub *s;
-    u32 ad[4], d[4][4];
+    return (two || ((arg & 15) == 4 && (arg >> 8 & 15) < 3)) && !j->masked;
+}
 
-    if (!sg_jit_fits(in, bytes) || (in->a & SG_OPND_CONST))
-        return false;
-    if (bytes > 8 && (in->aux & SG_AUX_SPIN))
-        return false; /* spin loops need a single access: sg_read_whole */
-    if (sg_jit_flat(j, in->a))
-        return load_flat(j, in, arg);
-    for (u32 h = 0; h < sg_jit_n(j, true); h++)
-        ad[h] = sg_jv_get(j, in->a, h);
-    s = sg_jit_stub(j);
-    if (!s)
-        return true; /* no memory: failed is set */
-    s->n = two ? 2 : 1;
-    s->window = size <= 4 ? sg_jit_window(j, in, stride, bytes, row ? stride : 0) : NULL;
-    /* before the paths split: this may write registers back */
-    for (u32 i = 0; i < (two ? 2 : n); i++)
-        for (u32 h = 0; h < chunks; h++)
-            d[i][h] = sg_jv_new(j);
-    sg_jit_spin(j, in);
-    g = group_of(j, s, in, &fresh);
-    checked = g && !fresh;
+/* Jumps unless the warp has found that the lanes of the load lie so. */
+static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
+{
+    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), how);
+    return jcc(B(j), JNE);
+}
+
+/*
+ * A load from a sum. How its lanes lie depends on a hoisted value alone: it is found once (sg_jit_sum_learn()), and the
+ * addresses themselves are needed only where lanes lie apart, in the registers ad.
+ */
+static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const struct sum *sum,
+                     const u32 ad[4], u32 d[4][4], bool two, struct group *g, bool fresh)
+{
+    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+    const struct check one = {
+        .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg), .sum = sum};
+    const bool check = !g || fresh;
+    struct check k = one;
+    size_t other, end[2] = {0};
+
+    if (fresh) {
+        k = whole_group(in, g);
+        k.sum = sum;
+    }
+    other = unless_lie(j, s, LIE_IN_WINDOWS);
+    mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
+    if (!g)
+        k.high = in->imm + s->window->size;
+    if (check)
+        sg_jit_check_window(j, s, &k, 0);
+    else
+        sg_jit_sum_first(j, sum);
+    if (fresh)
+        set_flag(j, g, GROUP_CHECKED);
+    windows_to(j, s, in, arg, d, two);
+    end[0] = jmp(B(j));
+    land(B(j), other);
+    if (s->window->row) {
+        other = unless_lie(j, s, LIE_IN_ROW);
+        k.high = fresh ? whole_group(in, g).high + (SG_LANES - 1) * s->window->row
+                       : in->imm + SG_LANES * s->window->row;
+        if (check)
+            sg_jit_check_flat(j, s, &k, 0);
+        else
+            sg_jit_sum_first(j, sum);
+        if (fresh)
+            set_flag(j, g, GROUP_CHECKED);
+        row_to(j, in, arg, d, two);
+        end[1] = jmp(B(j));
+        land(B(j), other);
+    }
+    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), LIE_APART);
+    sg_jit_slow(j, s, JNE);
+    for (u32 h = 0; h < 4; h++)
+        sg_jit_sum_lanes(j, sum, h, ad[h]);
+    if (fresh)
+        check_group(j, s, in, g, ad);
+    else if (!g)
+        sg_jit_check_global(j, s, &one, ad);
+    gather(j, in, arg, ad, d, two);
+    for (u32 i = 0; i < 2; i++)
+        if (end[i])
+            land(B(j), end[i]);
+}
+
+/* A load from addresses in the registers ad. */
+static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
+                       u32 d[4][4], bool two, struct group *g, bool fresh)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, stride = two ? 4 : bytes;
+    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
+    const bool row = lies_in_row(j, arg, two);
+    size_t others = 0, end = 0, end_window = 0;
+    bool checked = g && !fresh;
+
     if (s->window)
         end_window = window_load(j, s, in, arg, ad, d, two, g, fresh);
     /* Lanes in a row are all as aligned as the first, but for less than a group may ask. */
@@ -423,6 +488,50 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
         land(B(j), end);
     if (s->window)
         land(B(j), end_window);
+}
+
+bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
+    const bool two = pair(j, in, arg);
+    const u32 stride = two ? 4 : bytes; /* of lanes in a row */
+    const struct sum *sum;
+    struct group *g;
+    struct stub *s;
+    struct sum copy; /* what comes to registers is no part of the original any more */
+    u32 ad[4], d[4][4];
+    bool fresh;
+
+    if (!sg_jit_fits(in, bytes) || (in->a & SG_OPND_CONST))
+        return false;
+    if (bytes > 8 && (in->aux & SG_AUX_SPIN))
+        return false; /* spin loops need a single access: sg_read_whole */
+    if (sg_jit_flat(j, in->a))
+        return load_flat(j, in, arg);
+    s = sg_jit_stub(j);
+    if (!s)
+        return true; /* no memory: failed is set */
+    s->n = two ? 2 : 1;
+    s->window = size <= 4 ? sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, two) ? stride : 0) : NULL;
+    sum = s->window && j->nsites + 1 < SG_NATIVE_SITES ? sg_jit_sum(j, in->a) : NULL;
+    if (sum)
+        copy = *sum;
+    for (u32 h = 0; h < sg_jit_n(j, true); h++)
+        ad[h] = sum ? sg_jv_new(j) : sg_jv_get(j, in->a, h);
+    /* before the paths split: this may write registers back */
+    for (u32 i = 0; i < (two ? 2 : n); i++)
+        for (u32 h = 0; h < chunks; h++)
+            d[i][h] = sg_jv_new(j);
+    sg_jit_spin(j, in);
+    g = group_of(j, s, in, &fresh);
+    if (sum) {
+        if (fresh && stride < g->align) /* other lanes may be less aligned than the first */
+            s->window->row = 0;
+        s->window->site = ++j->nsites;
+        load_sum(j, s, in, arg, &copy, ad, d, two, g, fresh);
+    } else {
+        load_lanes(j, s, in, arg, ad, d, two, g, fresh);
+    }
     if (two) {
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, in->d, h, d[0][h]);

@@ -10,6 +10,8 @@
 
 #ifdef SG_JIT
 
+#include <string.h>
+
 void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
 {
     if (!s)
@@ -19,9 +21,13 @@ void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
         return;
     }
     /* what is written back from here on would be saved again, from where it no longer is */
-    if (!s->njumps)
+    if (!s->njumps) {
         s->v = j->v;
-    j->b.failed |= s->v.dirty != j->v.dirty;
+        s->nsums = j->nsums;
+        memcpy(s->sums, j->sums, sizeof(s->sums));
+    }
+    j->b.failed |= s->v.dirty != j->v.dirty || s->nsums != j->nsums ||
+                   memcmp(s->sums, j->sums, j->nsums * sizeof(j->sums[0])) != 0;
     s->jumps[s->njumps++] = jcc(B(j), cond);
 }
 
@@ -111,20 +117,31 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     s = sg_jit_stub(j);
     if (n == 1 && !j->masked) {
         others = sg_jit_row_test(j, ad, 1);
-        sg_jit_check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
+        sg_jit_check_flat(
+            j, s,
+            &(struct check){.idx = in->idx, .align = 4, .low = in->imm, .high = in->imm + 128, .write = true},
+            ad[0]);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
         land(b, others);
     } else if (j->masked == JIT_LOW) {
         others = first_alone(j);
-        sg_jit_check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
+        sg_jit_check_flat(
+            j, s,
+            &(struct check){
+                .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + bytes, .write = true},
+            ad[0]);
         for (u32 k = 0; k < n; k++)
             evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
         end = jmp(b);
         land(b, others);
     }
-    sg_jit_check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
+    sg_jit_check_global(
+        j, s,
+        &(struct check){
+            .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + bytes, .write = true},
+        ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             const size_t skip = sg_jit_skip_upper(j, h);

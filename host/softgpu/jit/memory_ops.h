@@ -60,6 +60,7 @@ struct check {
     u32 idx, align;
     s64 low, high;
     bool write;
+    const struct sum *sum; /* the address of lane 0 is the sum's; NULL: in a register */
 };
 /* Jumps to the slow path unless every lane may perform the access k. Clobbers registers 0 to 4. */
 void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4]);

@@ -33,6 +33,11 @@ static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /* An operand in the rm field. */
+static bool e_add64(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    return sg_jit_add_sum(j, in) || e_bin(j, in, arg);
+}
+
 static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
@@ -502,7 +507,7 @@ const struct jop sg_jit_ops_alu[] = {
     {"cvt.u64.u64", e_mov, WIDE},
     {"cvt.u64.s64", e_mov, WIDE},
     {"add.b32", e_bin, ARG(M0F, P66, 0, 0xfe)},
-    {"add.b64", e_bin, ARG(M0F, P66, 1, 0xd4) | WIDE},
+    {"add.b64", e_add64, ARG(M0F, P66, 1, 0xd4) | WIDE},
     {"sub.b32", e_bin, ARG(M0F, P66, 0, 0xfa)},
     {"sub.b64", e_bin, ARG(M0F, P66, 1, 0xfb) | WIDE},
     {"mul.lo.b32", e_bin, ARG(M38, P66, 0, 0x40)},

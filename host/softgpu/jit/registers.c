@@ -4,7 +4,7 @@
  * loads, write-backs, invalidation, and the out-of-line code that depends on it.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/state.h"
+#include "jit/sums.h"
 
 #ifdef SG_JIT
 
@@ -169,6 +169,22 @@ void sg_jv_take(struct jit *j, u32 v)
     pin(j, v);
 }
 
+/* Moves a chunk that only a sum stands for to register v. */
+static bool take_from_sum(struct jit *j, u32 op, u32 h, u32 v)
+{
+    for (u32 i = 0; i < j->nsums; i++) {
+        struct sum *x = &j->sums[i];
+
+        if (x->key != op || !(x->unsaved >> h & 1))
+            continue;
+        sg_jit_sum_lanes(j, x, h, v);
+        x->unsaved &= (u8) ~(1u << h);
+        j->v.dirty |= 1u << v;
+        return true;
+    }
+    return false;
+}
+
 u32 sg_jv_get(struct jit *j, u32 op, u32 h)
 {
     const u32 key = key_of(j, op, h);
@@ -176,7 +192,8 @@ u32 sg_jv_get(struct jit *j, u32 op, u32 h)
 
     if (!v) {
         v = sg_jv_new(j);
-        sg_jv_load(j, v, key);
+        if (!take_from_sum(j, op, h, v))
+            sg_jv_load(j, v, key);
         hold(j, v, key);
     }
     pin(j, v);
@@ -189,6 +206,7 @@ void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v)
 
     if (old)
         drop(j, old);
+    sg_jit_sums_changed(j, op, h);
     if (j->kill[j->cur] & F_DEAD)
         return;
     if (j->b.avx2)
@@ -217,7 +235,20 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
 
             if (v)
                 drop(j, v);
+            if (h_mask >> h & 1)
+                sg_jit_sums_changed(j, op, h);
         }
+    }
+}
+
+void sg_jv_lose(struct jit *j, u32 op)
+{
+    for (u32 h = 0; h < 4; h++) {
+        const u32 v = find(j, op + 64 * h);
+
+        if (v)
+            drop(j, v);
+        sg_jit_sums_changed(j, op, h);
     }
 }
 
@@ -266,11 +297,15 @@ void sg_jv_flush(struct jit *j)
 
         sg_jv_store(j, i, j->v.key[i]);
     }
+    sg_jit_sums_save(j, j->sums, j->nsums);
+    for (u32 i = 0; i < j->nsums; i++)
+        j->sums[i].unsaved = 0;
 }
 
 void sg_jv_forget(struct jit *j)
 {
     j->v.held = j->v.dirty = j->v.low_bytes = 0;
+    j->nsums = 0;
     j->pinned = 0;
     if (j->b.avx2)
         sg_avx2_done(B(j), 0);
@@ -305,6 +340,7 @@ struct stub *sg_jit_stub(struct jit *j)
     s->insn = j->cur;
     s->n = 1;
     s->window = NULL;
+    s->nsums = 0;
     s->masked = j->masked;
     return s;
 }

@@ -65,8 +65,13 @@ bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg)
     s = sg_jit_stub(j);
     test_row(j, s, ad, size, wide);
     if (wide)
-        sg_jit_check_flat(
-            j, s, &(struct check){in->idx, size, in->imm, in->imm + (s64)(SG_LANES * size), true}, ad[0]);
+        sg_jit_check_flat(j, s,
+                          &(struct check){.idx = in->idx,
+                                          .align = size,
+                                          .low = in->imm,
+                                          .high = in->imm + (s64)(SG_LANES * size),
+                                          .write = true},
+                          ad[0]);
     else
         sg_jit_place_shared(j, s, in, ad[0], SG_LANES * size, size);
     store_row(j, v, size, wide ? (s32)in->imm : 0);

@@ -29,6 +29,15 @@ struct vregs {
     u32 low_bytes; /* of those held: all bytes are known to be below 128 */
 };
 
+/* A register of 64-bit values that is a sum (jit/sums.c). */
+struct sum {
+    u32 key;    /* operand code of the register */
+    u32 base;   /* the hoisted register that is a part of it */
+    u32 place;  /* of its uniform part, in the warp's `sums` */
+    bool valid; /* the register has this value, wherever it is */
+    u8 unsaved; /* a bit per chunk: neither in a vector register nor in memory */
+};
+
 /* Out-of-line path of a memory access that must be checked lane by lane. */
 struct stub {
     size_t jumps[16]; /* jumps to patch */
@@ -39,6 +48,8 @@ struct stub {
     struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
     struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;
+    struct sum sums[SG_NATIVE_SUMS]; /* as v */
+    u32 nsums;
     u32 aliases; /* AVX2: registers of `after` whose value is in its place in memory */
 };
 
@@ -94,7 +105,10 @@ struct jit {
     u32 cur;  /* instruction being compiled */
     u32 skip; /* number of following instructions compiled together with it */
     struct group groups[SG_NATIVE_GROUPS];
-    u32 ngroups;               /* number of groups begun in this block */
+    u32 ngroups; /* number of groups begun in this block */
+    struct sum sums[SG_NATIVE_SUMS];
+    u32 nsums;
+    u32 nsites;                /* number of loads from sums */
     u32 nmma;                  /* number of native mma instructions */
     struct sg_window *windows; /* list of all windows */
     u8 masked;                 /* version being compiled: JIT_* */
@@ -277,6 +291,8 @@ void sg_jv_load(struct jit *j, u32 v, u32 key);
 void sg_jv_store(struct jit *j, u32 v, u32 key);
 /* Writes back modified registers, which keep their chunks. */
 void sg_jv_flush(struct jit *j);
+/* Drops what is known of the register op of 64-bit values, which gets another value. */
+void sg_jv_lose(struct jit *j, u32 op);
 /* Marks all registers as empty. */
 void sg_jv_forget(struct jit *j);
 /* The vector register that holds chunk h of an operand; pinned until unpin. */

@@ -40,6 +40,7 @@ struct sg_window {
     u32 lanes;       /* lanes of the first run */
     u32 size, align; /* size: bytes loaded per lane */
     u32 row;         /* lane distance with a faster path of its own; 0: none */
+    u32 site;        /* the load is one from a sum: its index into w->lie; 0: none */
     bool narrow;     /* addresses are 32 bits wide */
     bool avx2;       /* for jit/avx2/windows.c */
     /* a load through the same register before this one, in the same block; NULL: none. as_first:
