@@ -244,7 +244,7 @@ void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, b
     for (u32 each = 2; each <= 4; each += 2) {
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             for (u32 q = 0; q < each; q++)
-                load(j, each * h + q, q, disp, prefetch);
+                load(j, each * h + q, q, disp, prefetch && (each == 2 || !(q & 1)));
             for (u32 k = 0; k < n; k++)
                 pick(j, d[k][h], k, h, each == 4);
         }
