@@ -51,7 +51,9 @@ place-qemu-device := qemu
 place-demo := demo/programs
 place-kernel/vgpu_drv := kernel
 args-kernel/vgpu_drv := KDIR=$(BUILD)/guest/headers
-args-userspace/libcuda := CONFIG_VGPU_LIBCUDA_INTEGRITY=$(or $(CONFIG_VGPU_LIBCUDA_INTEGRITY),n)
+# Before the first `prepare` there is no configuration: the default.
+args-userspace/libcuda := CONFIG_VGPU_LIBCUDA_INTEGRITY=$(or $(CONFIG_VGPU_LIBCUDA_INTEGRITY),$(if \
+	$(wildcard $(BUILD)/config.mk),n,y))
 
 # Folders with something to build, in an order in which each finds what it needs.
 HOST_PARTS := protocol lib $(if $(CONFIG_VGPU_SOFTGPU),host/softgpu) host/backend userspace/libcuda \
