@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by jit/memory_ops.c and jit/shared_ops.c. */
+/* Shared by the files with loads and stores. */
 #ifndef SG_JIT_MEM_OPS_H
 #define SG_JIT_MEM_OPS_H
 

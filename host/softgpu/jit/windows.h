@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Windows: loads whose lanes are not consecutive, but always at the same distances from each other.
- * For jit/memory_ops.c and jit/shared_ops.c.
+ * For jit/global_loads.c, jit/memory_ops.c and jit/shared_ops.c.
  */
 #ifndef SG_JIT_WINDOWS_H
 #define SG_JIT_WINDOWS_H
