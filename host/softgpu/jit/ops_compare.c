@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of comparisons, predicates, selections and permutations, and of f32 operations that
- * take several instructions; like jit/ops.c.
+ * Native code of comparisons, predicates, selections, permutations and divisions, and of f32
+ * operations that take several instructions; like jit/ops.c.
  */
 #include "jit/ops.h"
 
@@ -315,6 +315,56 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
     }
 
+enum { DIV_SIGNED = 1, DIV_REST = 2 };
+
+/* Half of the lanes of register v, as f64 to register d. */
+static void half_to_f64(struct jit *j, u32 d, u32 v, bool upper, bool sign)
+{
+    struct buf *b = B(j);
+
+    if (upper) {
+        evi(b, (struct vop){M3A, P66, 1, 0x3b}, v, 0, d, 0, 0, 1); /* vextracti64x4 */
+        v = d;
+    }
+    ev(b, (struct vop){M0F, PF3, 0, sign ? 0xe6 : 0x7a}, d, 0, v, 0, 0);
+}
+
+/*
+ * Division of 32-bit integers by way of f64, which is exact (exec/ops/integer.c). A divisor of 0 gives all ones: so does the
+ * conversion to unsigned of what it gives in f64.
+ */
+static bool e_div(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const bool sign = arg & DIV_SIGNED;
+    struct buf *b = B(j);
+
+    if (b->avx2)
+        return false;
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), by = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        for (u32 k = 0; k < 2; k++) {
+            half_to_f64(j, 2 * k, a, k, sign);
+            half_to_f64(j, 2 * k + 1, by, k, sign);
+            ev(b, (struct vop){M0F, P66, 1, 0x5e}, 2 * k, 2 * k, 2 * k + 1, 0, EV_ROUND(0)); /* vdivpd */
+            ev(b, (struct vop){M0F, sign ? P66 : PNONE, 1, sign ? 0xe6 : 0x78}, 2 * k, 0, 2 * k, 0, 0);
+        }
+        evi(b, (struct vop){M3A, P66, 1, 0x3a}, 0, 0, 2, 0, 0, 1); /* vinserti64x4 */
+        if (sign && !(arg & DIV_REST)) {
+            ev(b, (struct vop){M38, PF3, 0, 0x27}, 1, by, by, 0, 0); /* vptestnmd */
+            evi(b, (struct vop){M3A, P66, 0, 0x25}, 0, 0, 0, 1, 0, 0xff);
+        }
+        if (arg & DIV_REST) {
+            ev(b, (struct vop){M38, P66, 0, 0x40}, 0, 0, by, 0, 0); /* vpmulld */
+            ev(b, (struct vop){M0F, P66, 0, 0xfa}, d, a, 0, 0, 0);  /* vpsubd */
+        } else {
+            ev(b, VMOV, d, 0, 0, 0, 0);
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
 /* The value of the first running lane, for every lane. */
 static bool e_first(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -330,6 +380,10 @@ static bool e_first(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_cmp[] = {
+    {"div.u32", e_div, 0},
+    {"div.s32", e_div, DIV_SIGNED},
+    {"rem.u32", e_div, DIV_REST},
+    {"rem.s32", e_div, DIV_REST | DIV_SIGNED},
     {"first.b32", e_first, 0},
     {"first.b64", e_first, WIDE},
     {"neg.f32", e_mask, 0},

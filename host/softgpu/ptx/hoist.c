@@ -53,7 +53,7 @@ static bool simple(const char *name)
         "or.b32",       "or.b64",       "xor.b32",    "xor.b64",    "shl.b32",      "shr.u32",
         "shr.s32",      "shl.b64",      "shr.u64",    "shr.s64",    "cvt.u64.u32",  "cvt.u64.s32",
         "cvt.u32.u64",  "cvt.u32.s64",  "min.s32",    "max.s32",    "min.u32",      "max.u32",
-        "selp.b32",     "selp.b64"};
+        "selp.b32",     "selp.b64",     "div.u32",    "div.s32",    "rem.u32",      "rem.s32"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(name, names[i]))
