@@ -181,6 +181,7 @@ SG_EXEC_TESTS := \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
+	ptx/low_bits_test \
 	ptx/scope_test \
 	ptx/size_test \
 	ptx/source_test \

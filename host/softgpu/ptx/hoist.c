@@ -172,11 +172,10 @@ struct sg_low sg_hoist_low(struct hoist *h, uint32_t i, uint8_t rule, bool *flat
     const struct sg_insn *in = &h->d->insns[i];
     struct sg_low low = {.differ = *flat ? 0 : SG_LOW_ALL, .bits = SG_LOW_ALL};
 
-    if (rule) {
-        const bool wide = sg_low_bits_wide(rule);
-
-        low = sg_low_bits(rule, low_of(h, in->a, wide), low_of(h, in->b, wide), low_of(h, in->c, wide));
-    }
+    if (rule)
+        low = sg_low_bits(rule, low_of(h, in->a, sg_low_bits_wide(rule, 0)),
+                          low_of(h, in->b, sg_low_bits_wide(rule, 1)),
+                          low_of(h, in->c, sg_low_bits_wide(rule, 2)));
     if (*flat)
         low.differ = 0;
     if (low.differ || *flat)

@@ -8,13 +8,13 @@
 
 #include <string.h>
 
-enum { NONE, COPY, WIDEN, SHL, SHR, ADD, SUB, AND, OR, MUL, MAD };
+enum { NONE, COPY, ZEROS, WIDEN, SHL, SHR, ADD, SUB, AND, OR, MUL, MAD };
 
 static const struct {
     const char *name;
     uint8_t rule, width;
 } rules[] = {
-    {"mov.b32", COPY, 32},      {"mov.b64", COPY, 64},     {"cvt.u64.u32", COPY, 64},
+    {"mov.b32", COPY, 32},      {"mov.b64", COPY, 64},     {"cvt.u64.u32", ZEROS, 64},
     {"cvt.u64.s32", WIDEN, 64}, {"cvt.u32.u64", COPY, 32}, {"cvt.u32.s64", COPY, 32},
     {"shl.b32", SHL, 32},       {"shl.b64", SHL, 64},      {"shr.u32", SHR, 32},
     {"shr.s32", SHR, 32},       {"shr.u64", SHR, 64},      {"shr.s64", SHR, 64},
@@ -33,9 +33,13 @@ uint8_t sg_low_bits_rule(const char *name)
     return 0;
 }
 
-bool sg_low_bits_wide(uint8_t rule)
+bool sg_low_bits_wide(uint8_t rule, unsigned operand)
 {
-    return rules[rule - 1].width == 64 && rules[rule - 1].rule != SHL && rules[rule - 1].rule != SHR;
+    const uint8_t r = rules[rule - 1].rule;
+
+    if (r == SHL || r == SHR) /* by 32 bits */
+        return rules[rule - 1].width == 64 && !operand;
+    return rules[rule - 1].width == 64 && r != ZEROS && r != WIDEN;
 }
 
 static uint8_t least(uint8_t a, uint8_t b)
@@ -114,6 +118,7 @@ static struct sg_low by_rule(uint8_t rule, uint8_t width, struct sg_low a, struc
             r.bits = a.bits;
         return r;
     case COPY:
+    case ZEROS:
         return (struct sg_low){.differ = a.differ, .zeros = a.zeros, .bits = a.bits};
     case SHL:
         return b.known && b.value < width ? shifted_left(a, b) : r;

@@ -18,8 +18,8 @@ struct sg_low {
 
 /* The number of the rule for an operation. 0: there is none. */
 uint8_t sg_low_bits_rule(const char *name);
-/* True if the constants among the operands have 64 bits. */
-bool sg_low_bits_wide(uint8_t rule);
+/* True if a constant as operand a, b or c (0, 1, 2) has 64 bits. */
+bool sg_low_bits_wide(uint8_t rule, unsigned operand);
 /* What is known of the result of an operation, from its operands in the order of struct sg_insn. */
 struct sg_low sg_low_bits(uint8_t rule, struct sg_low a, struct sg_low b, struct sg_low c);
 
