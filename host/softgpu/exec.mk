@@ -159,6 +159,7 @@ SG_EXEC_TESTS := \
 	exec/order_test \
 	exec/profile_test \
 	exec/residue_test \
+	exec/rows_test \
 	exec/run_test \
 	exec/sync_test \
 	exec/verify_test \
@@ -189,7 +190,7 @@ SG_EXEC_TESTS := \
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test) \
-	$(foreach t,op op_float canonical run fault cluster ldst matrix windows sums native pressure,$(t)_native_avx2_test)
+	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows sums native pressure,$(t)_native_avx2_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90

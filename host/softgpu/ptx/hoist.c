@@ -238,6 +238,12 @@ static bool is_alias(struct hoist *h, uint32_t i)
     if ((from & SG_OPND_CONST) || !(from & SG_OPND_FIXED) ||
         (sg_hoist_is_vreg(in->a) && h->defs[in->a] != 1) || sg_hoist_operand(h, in->a, &flat) < HOISTED)
         return false;
+    if (sg_hoist_is_vreg(in->a) &&
+        h->changes[in->a]) { /* its next value may come before the copy's last use */
+        if (!sg_hoist_set_before_use(h, h->changes[in->a], in->d))
+            return false;
+        h->changes[in->d] = h->changes[in->a];
+    }
     h->state[in->d] = sg_hoist_operand(h, in->a, &flat);
     h->low[in->d] = low_of(h, in->a, false);
     h->slot[in->d] = from;
@@ -257,6 +263,7 @@ static bool look_at_load(struct hoist *h, uint32_t i)
         !sg_hoist_slot(h, in->d, true))
         return false;
     h->state[in->d] = OF_BLOCK;
+    h->changes[in->d] = i + 1;
     h->low[in->d] = (struct sg_low){.bits = SG_LOW_ALL};
     h->kind[i] = LOADED;
     return true;
@@ -267,7 +274,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
 {
     struct sg_dec *d = h->d;
     struct sg_insn *in = &d->insns[i];
-    bool flat = true, any = false, pred = false, several = false;
+    bool flat = true, any = false, pred = false, several = false, changes = false;
     uint8_t worst = HOISTED, rule;
     const uint8_t class = sg_hoist_class(h, in->fn, &rule);
     struct sg_low low;
@@ -293,6 +300,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
             if (s < HOISTED)
                 return false;
             worst = s > worst ? s : worst;
+            changes |= sg_hoist_is_vreg(op) && h->changes[op];
             flat &= f;
         }
     }
@@ -317,6 +325,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
     for (unsigned k = 0; k < 5; k++)
         if ((d->metas[i].def >> k & 1) && sg_hoist_is_vreg(*sg_hoist_field(in, k))) {
             h->state[*sg_hoist_field(in, k)] = worst;
+            h->changes[*sg_hoist_field(in, k)] = changes ? i + 1 : 0;
             h->low[*sg_hoist_field(in, k)] = low;
         }
     h->kind[i] = worst;
@@ -501,9 +510,10 @@ int sg_dec_hoist(struct sg_dec *d)
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
+    h.changes = calloc((size_t)d->nvregs + 1, sizeof(*h.changes));
     h.low = calloc((size_t)d->nvregs + 1, sizeof(*h.low));
     if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.maybe || !h.even || !h.mixed ||
-        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot || !h.low) {
+        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot || !h.changes || !h.low) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
@@ -525,6 +535,7 @@ int sg_dec_hoist(struct sg_dec *d)
     free(h.state);
     free(h.kind);
     free(h.slot);
+    free(h.changes);
     free(h.low);
     return r;
 }

@@ -30,9 +30,10 @@ struct hoist {
     uint8_t *state;     /* per register */
     uint8_t *kind;      /* per instruction */
     uint32_t *slot;     /* per register: SG_OPND_FIXED | offset */
+    uint32_t *changes;  /* per register: 1 + its definition if its value changes while a block runs; else 0 */
     struct sg_low *low; /* per register that can be hoisted: in blocks of whole rows */
     uint32_t nblock;
-    uint64_t walked; /* in always_set() */
+    uint64_t walked; /* in sg_hoist_set_before_use() */
     sg_fn mov32, mov64, first32, first64;
     struct {
         sg_fn fn;
@@ -69,6 +70,8 @@ bool sg_hoist_is_span(const struct hoist *h, uint32_t i);
  * (ptx/uniform.c). Returns true if there is one more than before.
  */
 bool sg_hoist_several(struct hoist *h);
+/* True if register v is defined on every path from instruction `from` to its uses; false, too, if finding out takes long. */
+bool sg_hoist_set_before_use(struct hoist *h, uint32_t from, uint32_t v);
 /* Finds the instructions that are reachable from a branch on which lanes may part (h->mixed). */
 void sg_hoist_find_mixed(struct hoist *h);
 /* True if instruction i, of class LOAD, loads for all lanes alike, provided that its address is the same in all. */

@@ -90,14 +90,13 @@ void sg_hoist_find_mixed(struct hoist *h)
         memset(h->mixed, 1, d->ninsns);
 }
 
-/* True if register v is defined on every path to its uses. */
-static bool always_set(struct hoist *h, uint32_t v)
+bool sg_hoist_set_before_use(struct hoist *h, uint32_t from, uint32_t v)
 {
     if (h->walked > MAX_WALKED)
         return false;
     h->walked += h->d->ninsns;
     memset(h->seen_insn, 0, h->d->ninsns);
-    return reach(h, 0, h->seen_insn, v);
+    return reach(h, from, h->seen_insn, v);
 }
 
 bool sg_hoist_loads_once(const struct hoist *h, uint32_t i)
@@ -189,7 +188,7 @@ bool sg_hoist_several(struct hoist *h)
     for (uint32_t v = 0; v < d->nvregs; v++) {
         if (!h->maybe[v] || h->state[v] != SEVERAL)
             continue;
-        if (!always_set(h, v)) {
+        if (!sg_hoist_set_before_use(h, 0, v)) {
             h->maybe[v] = 0;
             dropped = true;
         }
@@ -208,6 +207,7 @@ bool sg_hoist_several(struct hoist *h)
             continue;
         n += sg_hoist_slot(h, v, true);
         h->state[v] = OF_BLOCK;
+        h->changes[v] = i + 1;
         h->low[v] = (struct sg_low){.bits = SG_LOW_ALL};
         h->kind[i] = sg_hoist_class(h, d->insns[i].fn, &unused) == LOAD ? LOADED : OF_BLOCK;
     }
