@@ -12,11 +12,11 @@
     ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 p0, .param .u64 p1, .param .u64 p2)\n{\n" \
     ".reg .pred %p<20>;\n.reg .b16 %h<10>;\n.reg .b32 %r<60>;\n.reg .b64 %rd<40>;\n.local .align 8 .b8 loc[64];\n" \
     "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %tid.y;\nmov.u32 %r3, %tid.z;\nmov.u32 %r4, %ntid.x;\nmov.u32 %r5, %ntid.y;\n" \
-    "mov.u32 %r6, %ntid.z;\nmov.u32 %r7, %ctaid.x;\nmad.lo.u32 %r8, %r3, %r5, %r2;\nmad.lo.u32 %r8, %r8, %r4, %r1;\n" \
-    "mul.lo.u32 %r9, %r4, %r5;\nmul.lo.u32 %r9, %r9, %r6;\nmad.lo.u32 %r10, %r7, %r9, %r8;\nld.param.u64 %rd0, [p0];\n" \
-    "mul.wide.u32 %rd1, %r10, 4;\nadd.u64 %rd1, %rd0, %rd1;\nld.param.u64 %rd2, [p1];\nshr.u32 %r11, %r1, 5;\n" \
-    "mad.lo.u32 %r12, %r7, 4, %r3;\nmad.lo.u32 %r12, %r12, 8, %r2;\nmad.lo.u32 %r12, %r12, 8, %r11;\n" \
-    "ld.param.u64 %rd3, [p2];\nmul.wide.u32 %rd4, %r12, 256;\nadd.u64 %rd3, %rd3, %rd4;\nmov.u32 %r20, 0;\n"
+    "mov.u32 %r6, %ntid.z;\nmov.u32 %r7, %ctaid.x;\nmad.lo.u32 %r50, %r3, %r5, %r2;\nmad.lo.u32 %r8, %r50, %r4, %r1;\n" \
+    "mul.lo.u32 %r51, %r4, %r5;\nmul.lo.u32 %r9, %r51, %r6;\nmad.lo.u32 %r10, %r7, %r9, %r8;\nld.param.u64 %rd0, [p0];\n" \
+    "mul.wide.u32 %rd30, %r10, 4;\nadd.u64 %rd1, %rd0, %rd30;\nld.param.u64 %rd2, [p1];\nshr.u32 %r11, %r1, 5;\n" \
+    "mad.lo.u32 %r52, %r7, 4, %r3;\nmad.lo.u32 %r53, %r52, 8, %r2;\nmad.lo.u32 %r12, %r53, 8, %r11;\n" \
+    "ld.param.u64 %rd31, [p2];\nmul.wide.u32 %rd32, %r12, 256;\nadd.u64 %rd3, %rd31, %rd32;\nmov.u32 %r20, 0;\n"
 #define ROWS_TAIL "\nE: st.global.u32 [%rd1], %r20;\nret;\n}\n"
 
 /* %r21 = the loop's counter from `from` to `to`, with the body. */
@@ -54,6 +54,9 @@ static const struct rows_case {
          "L", "%r24", "6", "add.u32 %r22, %r21, %r1;" TAKE)},
     {"tid.x from a multiple of 32 on", ANY,
      "and.b32 %r23, %r1, -32;\nshr.u32 %r24, %r23, 4;\n" LOOP("L", "%r24", "20", "add.u32 %r22, %r21, %r23;" TAKE)},
+    {"halves of a warp", ANY,
+     "shr.u32 %r22, %r1, 4;" TAKE "and.b32 %r22, %r1, -16;" TAKE "shl.b32 %r23, %r2, 4;\nadd.u32 %r23, %r23, %r1;\n"
+     "shr.u32 %r22, %r23, 5;" TAKE "shr.u32 %r24, %r1, 4;\n" LOOP("L", "%r24", "9", "add.u32 %r22, %r21, %r2;" TAKE)},
     {"in 64 bits", ANY,
      "cvt.u64.u32 %rd10, %r1;\nand.b64 %rd11, %rd10, -32;\nshr.u64 %rd12, %rd10, 5;\nshl.b64 %rd13, %rd12, 40;\n"
      "add.u64 %rd14, %rd13, %rd11;\nshr.s64 %rd15, %rd14, 3;\ncvt.u32.u64 %r22, %rd15;" TAKE "shr.u64 %rd16, %rd15, 30;\n"
@@ -192,6 +195,10 @@ static const struct rows_case {
     {"a store under a predicate before a load", WARPS,
      "and.b32 %r23, %r1, 31;\nsetp.eq.u32 %p2, %r23, 3;\nst.global.u32 [%rd3], 0;\n" LOOP(
          "L", "0", "6", "@%p2 st.global.u32 [%rd3], %r21;\nld.global.u32 %r22, [%rd3];" TAKE)},
+    {"lanes that left a loop keep what they loaded", WARPS,
+     "st.global.u32 [%rd3], 0;\nbar.warp.sync -1;\nand.b32 %r31, %r1, 7;\nmov.u32 %r21, 0;\n"
+     "L: ld.global.u32 %r41, [%rd3];\nadd.u32 %r42, %r41, 3;\nst.global.u32 [%rd3], %r42;\nadd.u32 %r21, %r21, 1;\n"
+     "setp.lt.u32 %p1, %r21, %r31;\n@%p1 bra L;\nmad.lo.u32 %r20, %r41, 100, %r42;"},
     {"an atomic before a load", WARPS,
      "st.global.u32 [%rd3], 0;\nbar.warp.sync -1;\n" LOOP("L", "0", "3", "red.global.add.u32 [%rd3], %r21;\nld.global.u32 %r22, [%rd3];" TAKE)},
     {"a value set by some lanes, read by others later", ANY,

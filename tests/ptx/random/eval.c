@@ -53,6 +53,8 @@ static u64 begin_of(char cls, int reg, u64 v)
 struct thread {
     u64 r[NCLASS][REGS];
     u32 counter[LOOPS];
+    u32 u[2 * UREGS];
+    u32 tid[3];
     u8 slot[SPACES][SLOT];
 };
 
@@ -61,7 +63,7 @@ typedef bool mask[THREADS_MAX];
 
 static const struct program *prog;
 static struct thread t[THREADS_MAX];
-static u32 *shared_acc, *global_acc;
+static u32 *shared_acc, *global_acc, cta;
 
 u32 red_start(int k)
 {
@@ -154,6 +156,124 @@ static u32 redux(int k, u32 x, u32 v)
     static const int as_red[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
     return red(as_red[k], x, v);
+}
+
+u32 table_word(u32 i)
+{
+    return (i + 3) * 2654435761u ^ i << 9;
+}
+
+static u32 index_of(int what, const u32 tid[3])
+{
+    const u32 x = tid[0], y = tid[1];
+
+    switch (what) {
+    case 0:
+        return y;
+    case 1:
+        return tid[2] * 100 + y;
+    case 2:
+        return x / 32;
+    case 3:
+        return x / 32 * 32;
+    case 4:
+    case 5:
+        return (y * 32 + x) / 32;
+    case 6:
+        return (u32)((s32)(x - 64) >> 5);
+    case 7:
+        return x;
+    case 8:
+        return x / 16;
+    case 9:
+        return x / 16 * 16;
+    case 10:
+        return (y * 16 + x) / 32;
+    case 11:
+        return (u32)((s32)(x - 40) >> 5);
+    case 12:
+        return x * 3 / 32;
+    default:
+        return x % 32 + y * 32;
+    }
+}
+
+static u32 uniform_value(const struct thread *x, const struct operand *o)
+{
+    return o->imm ? (u32)o->value : x->u[o->reg];
+}
+
+static bool uniform_compare(const struct stmt *s, const struct thread *x)
+{
+    const u32 a = uniform_value(x, &s->src[0]), b = uniform_value(x, &s->src[1]);
+
+    switch (s->op) {
+    case 0:
+        return a < b;
+    case 1:
+        return (s32)a >= (s32)b;
+    case 2:
+        return a == b;
+    case 3:
+        return a != b;
+    case 4:
+        return (s32)a > (s32)b;
+    default:
+        return a <= b;
+    }
+}
+
+static u32 uniform_result(const struct stmt *s, const struct thread *x)
+{
+    const u32 a = uniform_value(x, &s->src[0]), b = uniform_value(x, &s->src[1]), c = uniform_value(x, &s->src[2]);
+    const u32 at = a & 60, k = s->width;
+    u32 r;
+
+    switch (s->op - INDICES) {
+    case 0:
+        return a;
+    case 1:
+        return a + b;
+    case 2:
+        return a - b;
+    case 3:
+        return a * b;
+    case 4:
+        return a * b + c;
+    case 5:
+        return a ^ b;
+    case 6:
+        return k < 32 ? b << k : 0;
+    case 7:
+        return (u32)((s32)b >> (k < 32 ? k : 31));
+    case 8:
+        return (u32)((((u64)a << s->offset) + (s->src[2].value << (s->offset & 31))) >> k);
+    case 9:
+        return (s32)a < (s32)b ? b : c;
+    case 10:
+        return table_word(at + 1);
+    case 11:
+        return (u32)(s32)(s16)(table_word(at + 1) >> 16);
+    case 12:
+        return (u32)((table_word(at + 2) | (u64)table_word(at + 3) << 32) >> k);
+    case 13:
+        return (table_word(at) >> 24) + b;
+    case 14:
+        r = (s32)a < (s32)b ? a : b;
+        return r > c ? r : c;
+    default:
+        return (cta + a) & b;
+    }
+}
+
+static void uniform(const struct stmt *s, struct thread *x)
+{
+    const u32 v = uniform_value(x, &s->src[1]), w = (u32)x->r[class_of('w')][s->dst];
+
+    if (s->kind == ST_UNIFORM)
+        x->u[s->dst] = s->op < INDICES ? index_of(s->op, x->tid) : uniform_result(s, x);
+    else
+        x->r[class_of('w')][s->dst] = s->op == 0 ? w ^ v : s->op == 1 ? w + v : s->op == 2 ? w * 7 + v : v;
 }
 
 /* One warp's threads from first on; in: those that take part. */
@@ -260,6 +380,10 @@ static void simple(const struct stmt *s, const mask in)
         if (!in[i] || (s->guard >= 0 && (x->r[class_of('p')][s->guard] != 0) == s->guard_not))
             continue;
         switch (s->kind) {
+        case ST_UNIFORM:
+        case ST_UNIFORM_OUT:
+            uniform(s, x);
+            break;
         case ST_OP: {
             const char *sig = ops[s->op].sig;
             const size_t n = strlen(sig) - 1;
@@ -290,8 +414,8 @@ static void simple(const struct stmt *s, const mask in)
     }
 }
 
-/* in: who takes part; left: set for those that leave the innermost loop. */
-static void list(int first, const mask in, bool *left)
+/* in: who takes part; left: set for those that leave the innermost loop, skip: that begin its next turn. */
+static void list(int first, const mask in, bool *left, bool *skip)
 {
     const unsigned n = prog->block;
     mask now;
@@ -299,33 +423,42 @@ static void list(int first, const mask in, bool *left)
     memcpy(now, in, sizeof(now));
     for (int i = first; i >= 0; i = prog->s[i].next) {
         const struct stmt *s = &prog->s[i];
-        mask sub, rest, gone = {false};
+        mask sub, rest, gone = {false}, next;
 
         if (s->off)
             continue;
         switch (s->kind) {
         case ST_IF:
         case ST_BREAK:
+        case ST_CONTINUE:
+        case ST_UNIFORM_IF:
+        case ST_UNIFORM_BREAK:
+        case ST_UNIFORM_CONTINUE:
             for (unsigned k = 0; k < n; k++) {
-                const bool yes = value(&t[k], &s->src[0]) != 0;
+                const bool yes =
+                    s->src[0].cls == 'U' ? uniform_compare(s, &t[k]) : value(&t[k], &s->src[0]) != 0;
 
                 sub[k] = now[k] && yes != s->guard_not;
                 rest[k] = now[k] && !sub[k];
             }
-            if (s->kind == ST_BREAK) {
-                for (unsigned k = 0; k < n; k++)
-                    left[k] = left[k] || sub[k];
+            if (s->kind == ST_IF || s->kind == ST_UNIFORM_IF) {
+                list(s->body, sub, left, skip);
+                list(s->other, rest, left, skip);
             } else {
-                list(s->body, sub, left);
-                list(s->other, rest, left);
+                bool *out = s->kind == ST_BREAK || s->kind == ST_UNIFORM_BREAK ? left : skip;
+
+                for (unsigned k = 0; k < n; k++)
+                    out[k] = out[k] || sub[k];
             }
             for (unsigned k = 0; k < n; k++)
-                now[k] = now[k] && !left[k];
+                now[k] = now[k] && !left[k] && !skip[k];
             break;
         case ST_LOOP:
             for (unsigned k = 0; k < n; k++)
                 if (now[k])
-                    t[k].counter[s->depth] = s->op ? (u32)value(&t[k], &s->src[0]) & 3 : 3;
+                    t[k].counter[s->depth] = s->op == 3 ? uniform_value(&t[k], &s->src[0]) & 3
+                                             : s->op    ? (u32)value(&t[k], &s->src[0]) & 3
+                                                        : 3;
             for (;;) {
                 bool any = false;
 
@@ -339,7 +472,8 @@ static void list(int first, const mask in, bool *left)
                 }
                 if (!any)
                     break;
-                list(s->body, sub, gone);
+                memset(next, 0, sizeof(next));
+                list(s->body, sub, gone, next);
             }
             break;
         case ST_EXCHANGE:
@@ -364,7 +498,7 @@ void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc)
     prog = p;
     global_acc = acc;
     for (unsigned b = 0; b < p->blocks; b++) {
-        mask all = {false}, left = {false};
+        mask all = {false}, left = {false}, skip = {false};
 
         shared_acc = acc + ACCS * (b + 1);
         memset(t, 0, sizeof(t));
@@ -372,13 +506,23 @@ void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc)
             shared_acc[k] = red_start(k);
         for (unsigned i = 0; i < p->block; i++) {
             all[i] = true;
+            t[i].tid[0] = i % p->shape[0];
+            t[i].tid[1] = i / p->shape[0] % p->shape[1];
+            t[i].tid[2] = i / p->shape[0] / p->shape[1];
+            for (u32 k = 0; k < UREGS; k++) {
+                t[i].u[k] = k * 3;
+                t[i].u[UREGS + k] = p->once[k] < INDICES    ? index_of(p->once[k], t[i].tid)
+                                    : p->once[k] == INDICES ? table_word(k)
+                                                            : b * 5 + k;
+            }
             for (int c = 0; c < NCLASS; c++)
                 for (int r = 0; r < REGS; r++)
                     set(&t[i], CLASSES[c], r,
                         begin_of(CLASSES[c], r,
                                  in[((size_t)(b * p->block + i) * NCLASS + (size_t)c) * REGS + (size_t)r]));
         }
-        list(p->first, all, left);
+        cta = b;
+        list(p->first, all, left, skip);
         for (unsigned i = 0; i < p->block; i++) {
             u64 *o = out + (size_t)(b * p->block + i) * WORDS_OUT;
 

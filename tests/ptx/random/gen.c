@@ -104,7 +104,8 @@ u64 random_value(char letter)
 }
 
 /* Where a statement stands: do all threads of the block come here, those of a mask, or who knows. */
-enum where { ALL, MASKED, SOME };
+enum where { ALL, MASKED, SOME, FLAT };
+/* FLAT: as SOME, but in whole rows the lanes of a warp have not parted yet, unless the program is loose. */
 
 static int block_of(struct program *p, int n, enum where w, int depth, int loops, bool may_break);
 
@@ -133,13 +134,40 @@ static struct operand operand(char letter, bool registers_only)
     return o;
 }
 
+/* Registers of which there is none yet are constants. */
+static struct operand uniform_operand(void)
+{
+    struct operand o = {.cls = 'U', .reg = (u8)rnd(2 * UREGS)};
+
+    o.imm = rnd(5) == 0;
+    o.value = random_value(rnd(2) ? 's' : 'w');
+    return o;
+}
+
+static void uniform(const struct program *p, struct stmt *s, bool set)
+{
+    s->kind = set ? ST_UNIFORM : ST_UNIFORM_OUT;
+    s->op = (int)rnd(set ? INDICES + UNIFORMS : 4);
+    for (int i = 0; i < 3; i++)
+        s->src[i] = uniform_operand();
+    if (!set || rnd(3) == 0) /* with itself */
+        s->src[1].reg = set ? s->dst % UREGS : (u8)rnd(2 * UREGS);
+    s->dst %= set ? UREGS : REGS;
+    s->width = (u8)rnd(33);
+    s->offset = (u8)rnd(33);
+    if (p->loose && set && rnd(6) == 0) {
+        s->guard = (int)rnd(REGS);
+        s->guard_not = rnd(2);
+    }
+}
+
 static void simple(struct stmt *s, enum where w)
 {
     static const u8 widths[] = {1, 2, 4, 8};
     const u32 k = rnd(100);
 
     s->masked = w == MASKED;
-    if (k < 84 || (w == SOME && k >= 96)) {
+    if (k < 84 || (w >= SOME && k >= 96)) {
         s->kind = ST_OP;
         s->op = (int)rnd((u32)nops);
         if (copies_bits(s->op) && is_number(s->dst))
@@ -198,13 +226,46 @@ static void simple(struct stmt *s, enum where w)
     }
 }
 
+/* A statement after which the lanes of a row are still together. */
+static void flat(struct program *p, struct stmt *s, u32 k, int depth, int loops, bool may_break)
+{
+    for (int i = 0; i < 2; i++)
+        s->src[i] = uniform_operand();
+    s->src[0].imm = false;
+    s->guard_not = rnd(2);
+    if (k < 8 && depth < 4) {
+        s->kind = ST_UNIFORM_IF;
+        s->op = (int)rnd(6);
+        s->body = block_of(p, 1 + (int)rnd(6), FLAT, depth + 1, loops, may_break);
+        if (rnd(2))
+            s->other = block_of(p, 1 + (int)rnd(4), FLAT, depth + 1, loops, may_break);
+    } else if (k < 17 && depth < 4 && loops < LOOPS) {
+        s->kind = ST_LOOP;
+        s->op = 3 * (int)rnd(2);
+        s->depth = loops;
+        s->body = block_of(p, 1 + (int)rnd(7), FLAT, depth + 1, loops + 1, true);
+    } else if (k < 22 && may_break) {
+        s->kind = rnd(2) ? ST_UNIFORM_BREAK : ST_UNIFORM_CONTINUE;
+        s->op = (int)rnd(6);
+        s->depth = loops - 1;
+    } else {
+        uniform(p, s, k < 60);
+    }
+}
+
 static int one(struct program *p, enum where w, int depth, int loops, bool may_break)
 {
     const int i = reserve(p);
     struct stmt *s = &p->s[i];
     const u32 k = rnd(100);
 
-    if (k < 12 && depth < 4) {
+    if (w == FLAT && k < 70 && !(p->loose && rnd(4) == 0)) {
+        flat(p, s, k, depth, loops, may_break);
+    } else if (k >= 92 && rnd(2)) {
+        uniform(p, s, p->loose && rnd(3) == 0);
+    } else if (w == FLAT && !p->loose) {
+        simple(s, w);
+    } else if (k < 12 && depth < 4) {
         s->kind = ST_IF;
         s->src[0] = (struct operand){.cls = 'p', .reg = (u8)rnd(REGS)};
         s->masked = w == ALL; /* with a mask made by a vote that all take part in */
@@ -218,8 +279,8 @@ static int one(struct program *p, enum where w, int depth, int loops, bool may_b
         s->op = (int)rnd(3); /* 0: as many for all, else by the register's lowest bits */
         /* Leaving a loop early would part threads that must stay together in a loop for all. */
         s->body = block_of(p, 1 + (int)rnd(7), s->op ? SOME : w, depth + 1, loops + 1, s->op != 0);
-    } else if (k < 23 && may_break) {
-        s->kind = ST_BREAK;
+    } else if (k < 24 && may_break) {
+        s->kind = k < 22 ? ST_BREAK : ST_CONTINUE;
         s->src[0] = (struct operand){.cls = 'p', .reg = (u8)rnd(REGS)};
         s->guard_not = rnd(2);
         s->depth = loops - 1;
@@ -252,14 +313,29 @@ static int block_of(struct program *p, int n, enum where w, int depth, int loops
 
 void build(struct program *p, u64 seed)
 {
-    static const u8 blocks[] = {32, 64, 96, 128, 17, 80};
+    static const u8 shapes[][3] = {{32, 1, 1}, {64, 1, 1}, {96, 1, 1}, {128, 1, 1}, {17, 1, 1}, {80, 1, 1},
+                                   {32, 4, 1}, {64, 2, 1}, {32, 1, 3}, {32, 2, 2},  {32, 3, 1}, {16, 8, 1},
+                                   {33, 2, 1}, {48, 2, 1}, {8, 4, 3},  {64, 1, 2}};
+    const u8 *shape;
+    int last = -1;
 
     memset(p, 0, sizeof(*p));
     p->seed = seed;
     rnd_seed(seed);
-    p->block = blocks[rnd(6)];
+    shape = shapes[rnd(16)];
+    for (int i = 0; i < 3; i++)
+        p->shape[i] = shape[i];
+    p->block = p->shape[0] * p->shape[1] * p->shape[2];
+    p->loose = rnd(4) == 0;
+    for (int i = 0; i < UREGS; i++)
+        p->once[i] = (int)rnd(INDICES + 2);
     p->blocks = 1 + rnd(2);
-    p->first = block_of(p, 20 + (int)rnd(60), ALL, 0, 0, false);
+    if (rnd(4)) {
+        p->first = block_of(p, 10 + (int)rnd(25), FLAT, 0, 0, false);
+        for (last = p->first; last >= 0 && p->s[last].next >= 0;)
+            last = p->s[last].next;
+    }
+    *(last >= 0 ? &p->s[last].next : &p->first) = block_of(p, 20 + (int)rnd(60), ALL, 0, 0, false);
     for (int i = 0; i < p->n; i++) /* lanes that do not exist must not be read */
         if (p->block % 32 && p->s[i].kind == ST_SHFL)
             p->s[i].op = SHFL_LOWEST;

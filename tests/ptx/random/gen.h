@@ -18,6 +18,8 @@
 #define ACCS 8   /* words that all threads add to, in shared and in global memory */
 #define THREADS_MAX 128
 #define STMTS 256
+#define UREGS 4 /* registers that few lanes set on their own: %u, and as many %v that are set once */
+#define TABLE 64 /* words that every thread reads */
 #define WORDS_OUT (NCLASS * REGS + SPACES * SLOT / 8)
 
 enum kind {
@@ -33,11 +35,17 @@ enum kind {
     ST_SHFL,
     ST_VOTE,
     ST_MATCH,
-    ST_REDUX
+    ST_REDUX,
+    ST_UNIFORM,       /* %u from %u, %v, %tid and the table */
+    ST_UNIFORM_OUT,   /* into a register of 32 bits */
+    ST_UNIFORM_IF,    /* by two of them */
+    ST_UNIFORM_BREAK, /* out of a loop */
+    ST_CONTINUE,
+    ST_UNIFORM_CONTINUE
 };
 
 struct operand {
-    char cls;
+    char cls; /* 'U': %u, from UREGS on %v */
     bool imm;
     u8 reg;
     u64 value;
@@ -59,7 +67,10 @@ struct stmt {
 
 struct program {
     u64 seed;
-    unsigned block, blocks;
+    unsigned shape[3];
+    unsigned block, blocks; /* threads of a block, blocks */
+    bool loose;             /* %u is also set where lanes have parted */
+    int once[UREGS];        /* how %v is set */
     int first, n;
     struct stmt s[STMTS];
 };
@@ -88,6 +99,11 @@ size_t write_text(const struct program *p, char *text);
 /* in: NCLASS * REGS words per thread; out: WORDS_OUT words per thread; acc: ACCS words that all
  * blocks share and then ACCS per block, as the kernel leaves them. */
 void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc);
+/* The word of the table. */
+u32 table_word(u32 i);
+#define INDICES 14 /* what is computed of %tid */
+extern const char *const index_texts[INDICES];
+#define UNIFORMS 16 /* variants of ST_UNIFORM beside those */
 /* Initial value of an accumulator, and the operation on it. */
 extern const char *const red_names[ACCS];
 u32 red_start(int k);

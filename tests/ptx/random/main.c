@@ -76,15 +76,18 @@ static bool launch(const struct program *p, struct sg_module *m)
     const unsigned n = p->block * p->blocks;
     u64 *d_in = fz_alloc(n * NCLASS * REGS * 8), *d_out = fz_alloc(n * WORDS_OUT * 8),
         *d_slots = fz_alloc(n * SLOT);
-    u32 *d_acc = fz_alloc(sizeof(want_acc));
-    const u64 params[] = {(uintptr_t)d_in, (uintptr_t)d_out, (uintptr_t)d_slots, (uintptr_t)d_acc};
+    u32 *d_acc = fz_alloc(sizeof(want_acc)), *d_table = fz_alloc(TABLE * 4);
+    const u64 params[] = {(uintptr_t)d_in, (uintptr_t)d_out, (uintptr_t)d_slots, (uintptr_t)d_acc,
+                          (uintptr_t)d_table};
     struct sg_launch l = {.kernel = sg_module_kernel(m, 0),
                           .grid = {p->blocks, 1, 1},
-                          .block = {p->block, 1, 1},
+                          .block = {p->shape[0], p->shape[1], p->shape[2]},
                           .params = params,
                           .max_instructions = BUDGET};
     struct sg_fault f = {.message = ""};
 
+    for (u32 i = 0; i < TABLE; i++)
+        d_table[i] = table_word(i);
     memcpy(d_in, in, n * NCLASS * REGS * 8);
     for (int k = 0; k < ACCS; k++)
         d_acc[k] = red_start(k);
@@ -169,7 +172,7 @@ static bool run_program(u64 seed, bool small)
     printf("FAIL: ptxgen --seed %llu: %s\n", (unsigned long long)seed, why);
     if (small) {
         reduce(&p);
-        printf("  made small (block of %u): %s\n", p.block, why);
+        printf("  made small (block of %u,%u,%u): %s\n", p.shape[0], p.shape[1], p.shape[2], why);
         print_body();
     }
     return false;
