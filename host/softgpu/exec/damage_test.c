@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Damage to the finished instructions of a kernel, by chance: the same in each run. */
 #include "exec/damage_test.h"
+#include "memory/texture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -131,6 +132,22 @@ void td_damage(struct sg_code *c)
         damage_insn(c, &c->insns[td_random(c->ninsns)]);
         break;
     }
+}
+
+/* ---- textures ---- */
+
+static float texels[8 * 8 * 4];
+
+const struct sg_texture *td_texture(void *unused, uint64_t handle, bool surface)
+{
+    static struct sg_texture t = {
+        .kind = SG_TEXEL_FLOAT, .bytes = 4, .channels = 4, .elem = 16, .dims = 2, .nlevels = 1};
+
+    (void)unused;
+    (void)handle;
+    t.level[0] = (struct sg_tex_level){(uintptr_t)texels, 8, 8, 1, 8 * t.elem, 64 * t.elem};
+    t.surface = surface;
+    return &t;
 }
 
 /* ---- rows ---- */

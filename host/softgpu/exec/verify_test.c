@@ -16,7 +16,6 @@
 #include "exec/verify_units.h"
 #include "exec/verify_texts.h"
 #include "jit/jit.h"
-#include "memory/texture.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +24,18 @@
 
 static const struct {
     const char *name, *text;
-} kernels[] = {{"plain", plain}, {"wide", wide}, {"calls", calls}};
+    bool rows; /* the code for blocks of whole rows: if there is native code */
+} kernels[] = {
+    {"plain", plain, false}, {"wide", wide, false}, {"calls", calls, false}, {"rows", in_rows, true}};
+/* Blocks for the one and the other code. */
+static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
 /* A kernel whose code can be changed: without native code, which is made anew of what is
    accepted. */
 struct victim {
     struct tk t;
+    struct sg_code *now; /* what runs: of the kernel, or its code for whole rows */
     struct sg_code open; /* what tk_close() frees */
     struct sg_code code; /* as it was, with copies of the arrays: */
     struct sg_insn *insns, *ahead[SG_AHEAD_COUNT];
@@ -64,7 +68,7 @@ static void back(void *to, const void *from, size_t n)
 /* Everything as it was, with the handlers and what native code is made from. */
 static void restore(struct victim *v)
 {
-    struct sg_code *c = &v->t.k->code;
+    struct sg_code *c = v->now;
 
     sg_jit_free(c);
     *c = v->code;
@@ -97,14 +101,21 @@ static void move(struct sg_code *c)
         c->ahead[k].insns = moved(c->ahead[k].insns, c->ahead[k].n * sizeof(*c->insns), 8);
 }
 
-static bool victim_open(struct victim *v, const char *text)
+static bool victim_open(struct victim *v, const char *text, bool rows)
 {
     struct sg_code *c;
 
     memset(v, 0, sizeof(*v));
     if (!tk_open(&v->t, text, "t"))
         return false;
-    c = &v->t.k->code;
+    v->now = &v->t.k->code;
+    if (rows) {
+        sg_kernel_code(v->t.k, ROWS);
+        v->now = v->t.k->rows;
+    }
+    if (!v->now || v->now->rows != rows)
+        return false;
+    c = v->now;
     for (uint32_t i = 0; i < c->ninsns; i++)
         c->insns[i].fn = sg_code_handler(c, &c->insns[i]);
     v->fields = copy_of(c->fields, 2 * (size_t)c->ninsns);
@@ -125,8 +136,8 @@ static bool victim_open(struct victim *v, const char *text)
 static void victim_close(struct victim *v)
 {
     restore(v);
-    sg_jit_free(&v->t.k->code);
-    v->t.k->code = v->open;
+    sg_jit_free(v->now);
+    *v->now = v->open;
     free(v->insns);
     free(v->fields);
     free(v->flat);
@@ -171,7 +182,7 @@ static void every_kernel_is_asked(void)
 static int verify(const struct victim *v, char why[160])
 {
     why[0] = 0;
-    return sg_code_verify(&v->t.k->code, v->t.k->param_bytes, why, 160);
+    return sg_code_verify(v->now, v->t.k->param_bytes, why, 160);
 }
 
 /* ---- the rows ---- */
@@ -285,6 +296,8 @@ DAMAGE(units_narrow, c->flat[flat_unit(c, 2)] = 1)
 DAMAGE(units_inside, c->flat[flat_unit(c, 2) + 1] = 1)
 DAMAGE(units_last, c->flat[c->slots_begin / 128 - 1] = 2)
 DAMAGE(units_lanes, c->flat[c->sreg_offset[SG_SR_TID_X] / 128] = 1)
+DAMAGE(units_rows, c->rows = false)
+DAMAGE(units_row, c->flat[c->sreg_offset[SG_SR_TID_X] / 128] = 1)
 DAMAGE(overlap_above, in->a = 128 * (flat_unit(c, 2) + 1))
 DAMAGE(overlap_below, in->a = 128 * (flat_unit(c, 2) - 1))
 DAMAGE(special_written, in->d = c->sreg_offset[SG_SR_TID_X])
@@ -386,6 +399,13 @@ static const struct {
     R(0, "exit", units_inside, "the same in all lanes")
     R(0, "exit", units_last, "the same in all lanes")
     R(0, "exit", units_lanes, "the same in all lanes")
+    R(3, "exit", units_rows, "the same in all lanes")
+    R(3, "exit", units_row, "the same in all lanes")
+    R(3, "first.b32", a, "operand a is outside")
+    R(3, "first.b32", d, "operand d is outside")
+    R(3, "first.b64", d_narrow, "operand d is outside")
+    R(3, "first.b64", uses, "not said to use")
+    R(3, "flat", flat, "a span that goes too far")
     R(0, "add.b32", overlap_above, "overlaps another value")
     R(0, "ld.g.b32", overlap_below, "overlaps another value")
     R(0, "add.b32", special_written, "overlaps another value")
@@ -412,15 +432,17 @@ static void each_refusal(void)
         char why[160], name[96];
         int r;
 
-        if (!victim_open(&v, kernels[refusals[i].kernel].text)) {
+        if (kernels[refusals[i].kernel].rows && !sg_jit_available())
+            continue;
+        if (!victim_open(&v, kernels[refusals[i].kernel].text, kernels[refusals[i].kernel].rows)) {
             t_result(kernels[refusals[i].kernel].name, false, "refused");
             return;
         }
         snprintf(name, sizeof(name), "%s, %zu: %s", refusals[i].op, i, refusals[i].want);
-        in = first_of(&v.t.k->code, refusals[i].op);
+        in = first_of(v.now, refusals[i].op);
         r = verify(&v, why);
         if (in && !r) {
-            refusals[i].damage(&v.t.k->code, in);
+            refusals[i].damage(v.now, in);
             r = verify(&v, why);
             t_result(name, r && strstr(why, refusals[i].want), "%s", r ? why : "accepted");
         } else {
@@ -445,21 +467,6 @@ static void units_have_a_bound(void)
 
 /* ---- by chance ---- */
 
-static float texels[8 * 8 * 4];
-
-/* Any handle is a picture of 8 x 8. */
-static const struct sg_texture *some_texture(void *unused, uint64_t handle, bool surface)
-{
-    static struct sg_texture t = {
-        .kind = SG_TEXEL_FLOAT, .bytes = 4, .channels = 4, .elem = 16, .dims = 2, .nlevels = 1};
-
-    (void)unused;
-    (void)handle;
-    t.level[0] = (struct sg_tex_level){(uintptr_t)texels, 8, 8, 1, 8 * t.elem, 64 * t.elem};
-    t.surface = surface;
-    return &t;
-}
-
 /* Runs what the victim has now: 0, or a fault. The parameters end where memory does. */
 static int run(struct victim *v, uint64_t address, bool native, unsigned *warps)
 {
@@ -471,14 +478,14 @@ static int run(struct victim *v, uint64_t address, bool native, unsigned *warps)
     params[0] = address;
     memcpy(&params[1], &address, v->t.k->param_bytes - 8);
     if (native)
-        sg_jit_compile(&v->t.k->code);
-    tg_arm(&v->t.k->code);
-    r = tk_run(&v->t, 2, 48, params, &f);
+        sg_jit_compile(v->now);
+    tg_arm(v->now);
+    r = tk_run3(&v->t, (uint32_t[3]){2, 1, 1}, v->now->rows ? ROWS : SOME, 0, params, &f);
     *warps += tg_moved();
     return r;
 }
 
-static void by_chance(const char *name, const char *text, unsigned rounds, bool native)
+static void by_chance(const char *name, const char *text, bool rows, unsigned rounds, bool native)
 {
     unsigned accepted = 0, compiled = 0, faults = 0, warps = 0;
     struct victim v;
@@ -486,7 +493,7 @@ static void by_chance(const char *name, const char *text, unsigned rounds, bool 
     char why[160], label[64];
 
     snprintf(label, sizeof(label), "damaged code, %s, %s", name, native ? "native" : "handlers");
-    if (!victim_open(&v, text)) {
+    if (!victim_open(&v, text, rows)) {
         t_result(label, false, "refused");
         return;
     }
@@ -498,12 +505,12 @@ static void by_chance(const char *name, const char *text, unsigned rounds, bool 
     for (unsigned i = 0; i < rounds; i++) {
         restore(&v);
         for (uint32_t k = 1 + td_random(3); k; k--)
-            td_damage(&v.t.k->code);
+            td_damage(v.now);
         if (verify(&v, why))
             continue;
         accepted++;
         faults += run(&v, room, native, &warps) != SG_OK;
-        compiled += v.t.k->code.jit != NULL;
+        compiled += v.now->jit != NULL;
     }
     printf("%s: %u of %u accepted, %u warps in rooms, %u compiled, %u ended by a fault\n", label, accepted,
            rounds, warps, compiled, faults);
@@ -536,9 +543,9 @@ static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, stru
         unsigned warps = 0;
 
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout) ||
-            !victim_open(&v, plain))
+            !victim_open(&v, plain, false))
             _exit(0);
-        hurt(&v.t.k->code, first_of(&v.t.k->code, op));
+        hurt(v.now, first_of(v.now, op));
         run(&v, (uintptr_t)tm_alloc(8192), native, &warps);
         _exit(0);
     }
@@ -576,7 +583,7 @@ int main(int argc, char **argv)
     if (!native)
         setenv("VGPU_SOFT_JIT", "0", 1);
     t_watchdog = 20000;
-    t_texture = some_texture;
+    t_texture = td_texture;
     every_kernel_is_asked();
     every_field_is_looked_at();
     each_refusal();
@@ -587,6 +594,7 @@ int main(int argc, char **argv)
     }
     rooms_see(native);
     for (size_t k = 0; k < KERNELS; k++)
-        by_chance(kernels[k].name, kernels[k].text, rounds, native);
+        if (!kernels[k].rows || native) /* code that no block runs elsewhere */
+            by_chance(kernels[k].name, kernels[k].text, kernels[k].rows, rounds, native);
     return t_end("softgpu verifier");
 }

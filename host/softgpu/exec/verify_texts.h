@@ -63,6 +63,18 @@ static const char wide[] = HEAD
     "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
     "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
 
+/* Loops and loads that are uniform in blocks of whole rows. */
+static const char in_rows[] __attribute__((unused)) = HEAD
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".reg .b64 %a<9>;\nld.param.u64 %a1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, %tid.y;\nmad.lo.u32 %r3, %r2, 32, %r1;\n"
+    "shr.u32 %r4, %r3, 5;\nmul.wide.u32 %a2, %r3, 4;\nadd.u64 %a3, %a1, %a2;\nmov.u32 %r5, %r4;\nmov.u32 %r6, 0;\n"
+    "L: shl.b32 %r7, %r5, 3;\nand.b32 %r8, %r7, 1016;\ncvt.u64.u32 %a4, %r8;\nadd.u64 %a5, %a1, %a4;\n"
+    "ld.global.u32 %r9, [%a5];\nld.global.u64 %a6, [%a5+1024];\nld.global.s16 %r10, [%a5+6];\ncvt.u32.u64 %r11, %a6;\n"
+    "add.u32 %r12, %r9, %r11;\nadd.u32 %r12, %r12, %r10;\nadd.u32 %r6, %r6, %r12;\nst.global.u32 [%a3+2048], %r6;\n"
+    "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 6;\n@%p1 bra L;\nsetp.lt.u32 %p2, %r1, 7;\n@%p2 bra E;\n"
+    "and.b32 %r13, %r9, 1020;\ncvt.u64.u32 %a7, %r13;\nadd.u64 %a8, %a1, %a7;\nld.global.u32 %r14, [%a8];\n"
+    "add.u32 %r6, %r6, %r14;\nE: add.u32 %r6, %r6, %r5;\nst.global.u32 [%a3], %r6;\nret;\n}\n";
+
 /* Calls that are not expanded in place. */
 static const char calls[] __attribute__((unused)) = HEAD
     ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"

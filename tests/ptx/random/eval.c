@@ -225,7 +225,8 @@ static bool uniform_compare(const struct stmt *s, const struct thread *x)
 
 static u32 uniform_result(const struct stmt *s, const struct thread *x)
 {
-    const u32 a = uniform_value(x, &s->src[0]), b = uniform_value(x, &s->src[1]), c = uniform_value(x, &s->src[2]);
+    const u32 a = uniform_value(x, &s->src[0]), b = uniform_value(x, &s->src[1]),
+              c = uniform_value(x, &s->src[2]);
     const u32 at = a & 60, k = s->width;
     u32 r;
 

@@ -18,7 +18,7 @@
 #define ACCS 8   /* words that all threads add to, in shared and in global memory */
 #define THREADS_MAX 128
 #define STMTS 256
-#define UREGS 4 /* registers that few lanes set on their own: %u, and as many %v that are set once */
+#define UREGS 4  /* registers that few lanes set on their own: %u, and as many %v that are set once */
 #define TABLE 64 /* words that every thread reads */
 #define WORDS_OUT (NCLASS * REGS + SPACES * SLOT / 8)
 

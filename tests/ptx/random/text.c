@@ -178,7 +178,8 @@ static void uniform_operand(const struct operand *o)
 }
 
 /* text with %d: the register that is set, %a to %c: operands, %k and %n: small numbers, %q: a large one. */
-static void uniform_text(const struct stmt *s, const char *guard_text, const char *text, const char *to, int n)
+static void uniform_text(const struct stmt *s, const char *guard_text, const char *text, const char *to,
+                         int n)
 {
     for (const char *c = text; *c; c++) {
         if (*c == '@') {
@@ -232,8 +233,8 @@ static void uniform(const struct program *p, const struct stmt *s)
     if (s->guard >= 0)
         snprintf(by, sizeof(by), "@%s%%p%d ", s->guard_not ? "!" : "", s->guard);
     if (s->kind == ST_UNIFORM_OUT) {
-        static const char *const outs[4] = {"xor.b32 %d, %d, %b;", "add.u32 %d, %d, %b;", "mad.lo.u32 %d, %d, 7, %b;",
-                                            "mov.b32 %d, %b;"};
+        static const char *const outs[4] = {"xor.b32 %d, %d, %b;", "add.u32 %d, %d, %b;",
+                                            "mad.lo.u32 %d, %d, 7, %b;", "mov.b32 %d, %b;"};
 
         uniform_text(s, by, outs[s->op], "w", s->dst);
     } else if (s->op >= INDICES) {
@@ -308,7 +309,8 @@ static void list(const struct program *p, int i, const char *loop, const char *l
             break;
         case ST_BREAK:
         case ST_CONTINUE:
-            add("@%s%%p%d bra %s;\n", s->guard_not ? "!" : "", s->src[0].reg, s->kind == ST_BREAK ? loop_end : loop);
+            add("@%s%%p%d bra %s;\n", s->guard_not ? "!" : "", s->src[0].reg,
+                s->kind == ST_BREAK ? loop_end : loop);
             break;
         case ST_UNIFORM_BREAK:
         case ST_UNIFORM_CONTINUE:
@@ -362,7 +364,8 @@ static void prologue(const struct program *p)
     add(".reg .b32 %%uu<%d>, %%uv<%d>;\n.reg .b64 %%table;\nld.param.u64 %%table, [tab];\n", UREGS, UREGS);
     add("mov.u32 %%tx, %%tid.x;\nmov.u32 %%ty, %%tid.y;\nmov.u32 %%tz, %%tid.z;\nmov.u32 %%xcta, %%ctaid.x;\n"
         "mov.u32 %%t, %%ntid.y;\nmad.lo.u32 %%t, %%t, %%tz, %%ty;\nmov.u32 %%u, %%ntid.x;\nmad.lo.u32 %%tidx, %%t, %%u, %%tx;\n"
-        "mov.u32 %%size, %u;\nmov.u32 %%t, %%ctaid.x;\nmad.lo.u32 %%at, %%t, %%size, %%tidx;\n", p->block);
+        "mov.u32 %%size, %u;\nmov.u32 %%t, %%ctaid.x;\nmad.lo.u32 %%at, %%t, %%size, %%tidx;\n",
+        p->block);
     add("ld.param.u64 %%in, [in];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%in, %%in, %%big;\n",
         NCLASS * REGS * 8);
     add("ld.param.u64 %%out, [out];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%out, %%out, %%big;\n",
