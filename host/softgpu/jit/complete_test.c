@@ -182,23 +182,23 @@ static void bytes(void)
     t_result("bytes that there is no room for", good, "not refused");
 }
 
-/* The kernel's code as decoded, with nothing but these bounds. */
-static bool make_within(struct sg_kernel *k, struct buf b, size_t *tables)
+/* The code as decoded, with nothing but these bounds. */
+static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
 {
-    struct jit j = {.code = &k->code, .b = b, .table_room = *tables};
-    const size_t n = k->code.ninsns * sizeof(*k->code.insns);
+    struct jit j = {.code = c, .b = b, .table_room = *tables};
+    const size_t n = c->ninsns * sizeof(*c->insns);
     struct sg_insn *before = malloc(n);
     bool whole;
 
     if (!before)
         abort();
-    memcpy(before, k->code.insns, n);
+    memcpy(before, c->insns, n);
     sg_jit_make(&j);
     *tables -= j.table_room;
-    whole = k->code.jit != NULL;
-    if (!whole && (!j.b.failed || k->code.handlers || k->code.windows || memcmp(before, k->code.insns, n)))
+    whole = c->jit != NULL;
+    if (!whole && (!j.b.failed || c->handlers || c->windows || memcmp(before, c->insns, n)))
         abort();
-    memcpy(k->code.insns, before, n); /* compiled or not, as it was */
+    memcpy(c->insns, before, n); /* compiled or not, as it was */
     free(before);
     return whole;
 }
@@ -214,7 +214,7 @@ static void unmake(struct sg_code *c)
     c->jit = NULL;
 }
 
-static void bounds(const char *text, const char *name)
+static void bounds(const char *text, const char *name, bool rows)
 {
     size_t all = JIT_TABLES_MAX, code, refused = 0, tried = 0;
     bool exact;
@@ -224,19 +224,21 @@ static void bounds(const char *text, const char *name)
 
     if (!tk_open(&t, text, "t"))
         abort();
-    c = &t.k->code;
+    c = rows ? (sg_kernel_code(t.k, (const u32[3]){32, 1, 1}), t.k->rows) : &t.k->code;
+    if (!c)
+        abort();
     for (u32 i = 0; i < c->ninsns; i++)
         c->insns[i].fn = sg_code_handler(c, &c->insns[i]);
     code = c->jit_bytes;
     unmake(c);
-    exact = make_within(t.k, bounded(code), &all);
+    exact = make_within(c, bounded(code), &all);
     unmake(c);
     snprintf(label, sizeof(label), "%s: as much room as it takes", name);
     t_result(label, exact && code && all, "%zu bytes, %zu of tables", code, all);
     for (size_t n = 0; n < code; n += 1 + code / 997, tried++) {
         size_t room = all;
 
-        refused += !make_within(t.k, bounded(n), &room);
+        refused += !make_within(c, bounded(n), &room);
         unmake(c);
     }
     snprintf(label, sizeof(label), "%s: code that there is no room for", name);
@@ -245,7 +247,7 @@ static void bounds(const char *text, const char *name)
     for (size_t n = 0; n < all; n += 1 + all / 997, tried++) {
         size_t room = n;
 
-        refused += !make_within(t.k, bounded(code), &room);
+        refused += !make_within(c, bounded(code), &room);
         unmake(c);
     }
     snprintf(label, sizeof(label), "%s: tables that there is no room for", name);
@@ -276,8 +278,9 @@ int main(void)
         t_skip("bounds of native code", "there is none on this machine");
         return t_end("softgpu native code");
     }
-    bounds(plain, "plain");
-    bounds(wide, "wide");
+    bounds(plain, "plain", false);
+    bounds(wide, "wide", false);
+    bounds(in_rows, "rows", true);
     return t_end("softgpu native code");
 }
 
