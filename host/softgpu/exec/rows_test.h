@@ -176,6 +176,10 @@ static const struct rows_case {
      "mov.u64 %rd10, loc;\ncvta.local.u64 %rd10, %rd10;\nst.u32 [%rd10+8], %r8;\nld.u32 %r22, [%rd10+8];" TAKE TABLE("%r2")
          "ld.u32 %r22, [%rd5];" TAKE "setp.eq.u32 %p2, %r7, 1;\nselp.b64 %rd11, %rd10, %rd5, %p2;\nst.local.u32 [loc], %r1;\n"
          "ld.u32 %r22, [%rd11];" TAKE "ld.local.u32 %r22, [loc+8];" TAKE},
+    {"a generic load of each lane's own memory", ANY,
+     "mov.u64 %rd10, loc;\ncvta.local.u64 %rd11, %rd10;\nst.local.u32 [loc+8], %r8;\nst.local.u32 [loc+12], %r1;\n"
+     "ld.u32 %r41, [%rd11+8];\nld.u64 %rd12, [%rd11+8];\nshr.u64 %rd13, %rd12, 32;\ncvt.u32.u64 %r42, %rd13;\n"
+     "ld.volatile.u16 %r43, [%rd11+8];\nmad.lo.u32 %r44, %r41, 7, %r42;\nmad.lo.u32 %r20, %r44, 7, %r43;"},
     {"a loaded value as address and counter", ANY,
      TABLE("%r2") "ld.global.u32 %r23, [%rd5];\n" TABLE("%r23") "ld.global.u32 %r24, [%rd5];\n" TABLE("%r24")
          "ld.global.u8 %r25, [%rd5];\nand.b32 %r25, %r25, 7;\n" LOOP("L", "0", "%r25", TABLE("%r21") "ld.global.u32 %r22, [%rd5];" TAKE
