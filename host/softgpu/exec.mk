@@ -33,12 +33,12 @@ SG_EXEC_C := \
 	jit/code_memory.c \
 	jit/compile.c \
 	jit/flow.c \
-	jit/global_checks.c \
+	jit/memory/global_checks.c \
 	jit/liveness.c \
 	jit/matrix_ops.c \
-	jit/memory_ops.c \
-	jit/global_loads.c \
-	jit/sums.c \
+	jit/memory/memory_ops.c \
+	jit/memory/global_loads.c \
+	jit/memory/sums.c \
 	jit/ops.c \
 	jit/ops_approx.c \
 	jit/ops_compare.c \
@@ -46,9 +46,9 @@ SG_EXEC_C := \
 	jit/ops_half.c \
 	jit/registers.c \
 	jit/schedule.c \
-	jit/shared_ops.c \
-	jit/small_stores.c \
-	jit/windows.c \
+	jit/memory/shared_ops.c \
+	jit/memory/small_stores.c \
+	jit/memory/windows.c \
 	memory/grace.c \
 	ptx/body.c \
 	ptx/calls.c \
@@ -60,9 +60,9 @@ SG_EXEC_C := \
 	ptx/flow.c \
 	ptx/forms.c \
 	ptx/header.c \
-	ptx/hoist.c \
-	ptx/low_bits.c \
-	ptx/uniform.c \
+	ptx/hoist/hoist.c \
+	ptx/hoist/low_bits.c \
+	ptx/hoist/uniform.c \
 	ptx/constant.c \
 	ptx/initialisers.c \
 	ptx/kernel.c \
@@ -173,8 +173,8 @@ SG_EXEC_TESTS := \
 	jit/complete_test \
 	jit/native_test \
 	jit/pressure_test \
-	jit/windows_test \
-	jit/sums_test \
+	jit/memory/windows_test \
+	jit/memory/sums_test \
 	ptx/canonical_test \
 	ptx/class_test \
 	ptx/constant_test \
@@ -182,7 +182,7 @@ SG_EXEC_TESTS := \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
-	ptx/low_bits_test \
+	ptx/hoist/low_bits_test \
 	ptx/scope_test \
 	ptx/size_test \
 	ptx/source_test \
@@ -199,7 +199,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
-$(O)/jit/complete_test.o $(O)/jit/native_test.o $(O)/jit/pressure_test.o $(O)/jit/windows_test.o $(O)/jit/sums_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
+$(O)/jit/complete_test.o $(O)/jit/native_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/sums_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

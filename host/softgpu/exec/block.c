@@ -31,11 +31,10 @@ struct memo {
     struct sg_mem_range *ranges;
 };
 
-/* A growable buffer, aligned to 4096 and zeroed when new. */
+/* A growable buffer, aligned to 4096 and zeroed when new; block: allocated with calloc(). */
 struct room {
-    uint8_t *at;
+    uint8_t *at, *block;
     size_t size;
-    void *block; /* allocated with calloc() */
 };
 
 struct arena {
@@ -251,11 +250,12 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
 }
 
-/* Values that are the same in every block, or in every block of a row (ptx/hoist.c). */
+/* Values that are the same in every block, or in every block of a row (ptx/hoist/hoist.c). */
 static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 {
     w->alive = SG_FULL;
     sg_warp_set_mask(w, SG_FULL);
+    memset(w->lie, 0, sizeof(w->lie)); /* known of values that change now */
     if (a->native)
         a->native(w, a->insns);
     for (uint32_t i = 0; i < a->n && !a->native; i++)
@@ -300,10 +300,8 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
     for (struct sg_warp *w = c->warps; w < c->warps_end; w++) {
         for (uint32_t k = 0; k < n; k++)
             *(lanes *)(void *)(w->base[0] + s[k].offset) = (lanes){0} + s[k].value;
-        if (row) {
+        if (row)
             warp_ahead(w, &code->ahead[SG_AHEAD_ROW]);
-            memset(w->lie, 0, sizeof(w->lie)); /* of values that have changed */
-        }
         w->mask = w->alive = w->threads;
         w->wmask = SG_FULL; /* missing lanes never existed */
         w->cc = 0;

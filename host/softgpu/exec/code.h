@@ -74,7 +74,7 @@ struct sg_reloc {
     int64_t addend;
 };
 
-/* Instructions that run ahead of blocks, for each warp (ptx/hoist.c). */
+/* Instructions that run ahead of blocks, for each warp (ptx/hoist/hoist.c). */
 enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once per launch; per %ctaid.y and .z */
 struct sg_ahead {
     struct sg_insn *insns;
@@ -120,7 +120,7 @@ struct sg_code {
     uint32_t slots_begin, slots_end; /* range of the virtual registers that are not predicates */
     uint32_t slots32;                /* start of the 32-bit registers */
     void *jit;
-    struct sg_window *windows; /* windows read by native code (jit/windows.h) */
+    struct sg_window *windows; /* windows read by native code (jit/memory/windows.h) */
     size_t jit_bytes;
     sg_fn *handlers; /* handlers of the instructions that native code replaced */
 };

@@ -184,7 +184,7 @@ struct sg_group {
 struct sg_cta;
 
 #define SG_NATIVE_GROUPS 16
-#define SG_NATIVE_SUMS 12   /* sums of native code (jit/sums.c) at a time */
+#define SG_NATIVE_SUMS 12   /* sums of native code (jit/memory/sums.c) at a time */
 #define SG_NATIVE_SITES 192 /* loads from them, in all of a kernel */
 
 struct sg_warp {
@@ -207,7 +207,7 @@ struct sg_warp {
     uint32_t native_mask;
     /* native code: what is known of the addresses of a group of loads (jit/state.h) */
     uint8_t native_ok[SG_NATIVE_GROUPS];
-    /* native code: uniform parts of sums; how the lanes of loads from them lie (jit/sums.h) */
+    /* native code: uniform parts of sums; how the lanes of loads from them lie (jit/memory/sums.h) */
     uint64_t sums[SG_NATIVE_SUMS];
     uint8_t lie[SG_NATIVE_SITES];
     /* no other lane can arrive: run the synchronising instruction now */

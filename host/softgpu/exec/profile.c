@@ -176,8 +176,8 @@ void sg_profile_launch(const struct sg_code *c, uint64_t blocks, uint64_t insns,
         r->ns += ns;
         snprintf(line, sizeof(line), "%14llu %10llu %10llu %15llu %8.2f  %-11s  %*s",
                  (unsigned long long)r->ns, (unsigned long long)r->launches, (unsigned long long)r->blocks,
-                 (unsigned long long)r->insns, (double)r->ns / (double)(r->insns ? r->insns : 1),
-                 state_of(c), 64, "");
+                 (unsigned long long)r->insns, (double)r->ns / (double)(r->insns ? r->insns : 1), state_of(c),
+                 64, "");
         line[NUMBERS] = '\0';
         put_line(&r->at, line, r->kernel, "");
         for (struct handler *h = r->launches & (r->launches - 1) ? NULL : r->handlers; h; h = h->next) {

@@ -9,8 +9,8 @@ struct sg_run {
     const struct sg_launch *l;
     struct sg_kernel *k;
     const struct sg_code *code; /* of the kernel, for blocks of this size */
-    uint64_t total;      /* number of blocks, or of clusters */
-    uint32_t cluster[3]; /* blocks of a cluster in each dimension, 1,1,1 without clusters */
+    uint64_t total;             /* number of blocks, or of clusters */
+    uint32_t cluster[3];        /* blocks of a cluster in each dimension, 1,1,1 without clusters */
     uint32_t cluster_size;
     bool explicit_cluster; /* the launch or its kernel sets the cluster size */
     uint8_t *workspace;    /* workspace of a cooperative launch */

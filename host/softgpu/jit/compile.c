@@ -6,7 +6,7 @@
  */
 #include "jit/avx2/avx2.h"
 #include "jit/ops.h"
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #include <cpuid.h>
 #include <stdlib.h>

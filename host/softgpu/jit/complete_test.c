@@ -7,7 +7,7 @@
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
 #include "jit/avx2/avx2.h"
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 

@@ -3,7 +3,7 @@
  * Native ldmatrix, and mma of halves and bf16 with sums in f32, with the results of
  * exec/ops/matrix.c and exec/ops/mma.c, for all lanes; the handlers process all other cases.
  */
-#include "jit/memory_ops.h"
+#include "jit/memory/memory_ops.h"
 
 #ifdef SG_JIT
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Native lg2, sin and cos of f32: lg2_ptx() and trig_ptx() of exec/ops/float.c, step by step. */
 #include "base/trig.h"
-#include "jit/memory_ops.h"
+#include "jit/memory/memory_ops.h"
 #include "jit/ops.h"
 
 #ifdef SG_JIT

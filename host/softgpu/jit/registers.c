@@ -4,7 +4,7 @@
  * loads, write-backs, invalidation, and the out-of-line code that depends on it.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #ifdef SG_JIT
 

@@ -29,7 +29,7 @@ struct vregs {
     u32 low_bytes; /* of those held: all bytes are known to be below 128 */
 };
 
-/* A register of 64-bit values that is a sum (jit/sums.c). */
+/* A register of 64-bit values that is a sum (jit/memory/sums.c). */
 struct sum {
     u32 key;    /* operand code of the register */
     u32 base;   /* the hoisted register that is a part of it */
@@ -45,7 +45,7 @@ struct stub {
     size_t back;
     u32 insn, n; /* first handler to call, number of handlers */
     u8 masked;
-    struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
+    struct sg_window *window; /* pattern to learn first, see jit/memory/windows.h; NULL: none */
     struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;
     struct sum sums[SG_NATIVE_SUMS]; /* as v */

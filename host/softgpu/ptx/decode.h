@@ -374,7 +374,7 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
 int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
 /* canonicalises NaNs whose bits are inspected (ptx/canonical.c) */
 int sg_dec_canonical(struct sg_dec *d);
-int sg_dec_hoist(struct sg_dec *d); /* hoists block-invariant instructions (ptx/hoist.c) */
+int sg_dec_hoist(struct sg_dec *d); /* hoists block-invariant instructions (ptx/hoist/hoist.c) */
 /*
  * Sets the floating-point mode of the instructions emitted between begin and end: rounding "rn"
  * "rz" "rm" "rp" or NULL, flushing of denormals. Emits nothing if the mode is the kernel's.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Holds listed PTX against ptxas: what forms.py does not generate, such as declarations, directives and constants.
 
-listed.py LIST KNOWN LIBRARY PTXAS: the verdicts of ptxas and of LIBRARY (the software GPU) on each line of LIST. Lines in KNOWN
-are judged differently, for the reason above them; any other difference is a failure, and so is a known one that is gone.
+listed.py KNOWN LIBRARY PTXAS LIST...: the verdicts of ptxas and of LIBRARY (the software GPU) on each line of the LISTs. Lines in
+KNOWN are judged differently, for the reason above them; any other difference is a failure, and so is a known one that is gone.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import forms
 
 def read(path):
     with open(path, encoding="ascii") as f:
-        return [line.rstrip("\n") for line in f if line.strip() and not line.startswith("#")]
+        return [line.rstrip() for line in f if line.strip() and not line.startswith("#")]
 
 
 def build(line):
@@ -58,12 +58,13 @@ def main(args):
     if len(args) < 4:
         print(__doc__)
         return 2
-    lines, known, ours = read(args[0]), set(read(args[1])), forms.Ours(args[2])
+    known, ours, ptxas = set(read(args[0])), forms.Ours(args[1]), args[2]
+    lines = [line for path in args[3:] for line in read(path)]
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for line in lines:
             target, text = build(line)
-            a, b = mine(ours, text), theirs(args[3], folder, target, text)
+            a, b = mine(ours, text), theirs(ptxas, folder, target, text)
             if (bool(a) != bool(b)) == (line in known):
                 continue
             failed += 1

@@ -168,7 +168,7 @@ HANDLER(fpmode)
     return r == SG_NEXT ? SG_JUMP : r;
 }
 
-/* The next instruction writes every lane: its value is the same in all lanes (ptx/hoist.c). */
+/* The next instruction writes every lane: its value is the same in all lanes (ptx/hoist/hoist.c). */
 HANDLER(flat)
 {
     const u32 save = w->wmask;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AVX2: windows (jit/windows.h). Groups of 8 (or 4) lanes whose words lie within 32 bytes are a
+ * AVX2: windows (jit/memory/windows.h). Groups of 8 (or 4) lanes whose words lie within 32 bytes are a
  * masked load and a permutation of words; bytes and halves that are the same for a group, one
  * broadcast. Nothing is read but bytes that lanes asked for.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 

@@ -6,7 +6,7 @@
  * behind a branch on which lanes may have parted. Lanes that are elsewhere would see a definition
  * before its time, since a uniform register is written for all lanes.
  */
-#include "ptx/hoist.h"
+#include "ptx/hoist/hoist.h"
 
 #include <string.h>
 

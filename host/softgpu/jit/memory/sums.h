@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of a uniform value and a hoisted one (jit/sums.c), where all lanes run. */
+/* Sums of a uniform value and a hoisted one (jit/memory/sums.c), where all lanes run. */
 #ifndef SG_JIT_SUMS_H
 #define SG_JIT_SUMS_H
 
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 /* What a warp knows of the lanes of a load from a sum (w->lie). It holds for a launch, or for a row of its blocks. */
 enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };

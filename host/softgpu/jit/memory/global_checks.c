@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Native checks of global memory: all addresses are compared with the allocation last used by
    the instruction, as in the handlers. */
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #ifdef SG_JIT
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Windows (jit/windows.h). A gather takes 32 accesses. If groups of 8 (or 4) lanes lie within 64
+ * Windows (jit/memory/windows.h). A gather takes 32 accesses. If groups of 8 (or 4) lanes lie within 64
  * bytes, a masked load per group and byte permutations have the same result. The permutations are
  * computed when the load first runs; every later run compares the distances of the lanes, and
  * gathers if they differ. Only bytes between the lowest and the highest element are read, and the
  * caller has checked all of them.
  */
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 

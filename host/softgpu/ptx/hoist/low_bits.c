@@ -4,7 +4,7 @@
  * (sg_block_in_rows()): %tid.x is a multiple of 32 plus the lane, %tid.y and %tid.z are the same in
  * all lanes. So (%tid.y * 32 + %tid.x) >> 5 is the same in all lanes, for example.
  */
-#include "ptx/low_bits.h"
+#include "ptx/hoist/low_bits.h"
 
 #include <string.h>
 

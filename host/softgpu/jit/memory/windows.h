@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Windows: loads whose lanes are not consecutive, but always at the same distances from each other.
- * For jit/global_loads.c, jit/memory_ops.c and jit/shared_ops.c.
+ * For jit/memory/global_loads.c, jit/memory/memory_ops.c and jit/memory/shared_ops.c.
  */
 #ifndef SG_JIT_WINDOWS_H
 #define SG_JIT_WINDOWS_H
 
-#include "jit/memory_ops.h"
+#include "jit/memory/memory_ops.h"
 
 /* Order matters: values from SG_WINDOW_8 on have windows. */
 enum sg_window_state {

@@ -3,7 +3,7 @@
  * Native stores of 8 and 16 bits. There is no scatter instruction for these sizes: consecutive
  * elements of the running lanes are stored together, others by the handler.
  */
-#include "jit/memory_ops.h"
+#include "jit/memory/memory_ops.h"
 
 #ifdef SG_JIT
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* State of hoisting; for ptx/hoist.c and ptx/uniform.c. */
+/* State of hoisting; for ptx/hoist/hoist.c and ptx/hoist/uniform.c. */
 #ifndef SG_PTX_HOIST_H
 #define SG_PTX_HOIST_H
 
 #include "ptx/decode.h"
-#include "ptx/low_bits.h"
+#include "ptx/hoist/low_bits.h"
 
 #define SEEN 256u /* operations whose classes are kept */
 
@@ -67,7 +67,7 @@ bool sg_hoist_is_span(const struct hoist *h, uint32_t i);
 
 /*
  * Finds registers with several definitions that are uniform, and assigns slots to them
- * (ptx/uniform.c). Returns true if there is one more than before.
+ * (ptx/hoist/uniform.c). Returns true if there is one more than before.
  */
 bool sg_hoist_several(struct hoist *h);
 /* True if register v is defined on every path from instruction `from` to its uses; false, too, if finding out takes long. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native loads of global memory (see jit/memory_ops.c): from one address for all lanes, from lanes in
- * a row, by windows (jit/windows.h), or lane by lane.
+ * Native loads of global memory (see jit/memory/memory_ops.c): from one address for all lanes, from lanes in
+ * a row, by windows (jit/memory/windows.h), or lane by lane.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #ifdef SG_JIT
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Native loads and stores of shared memory, and of parameters; as jit/memory_ops.c. */
-#include "jit/windows.h"
+/* Native loads and stores of shared memory, and of parameters; as jit/memory/memory_ops.c. */
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 

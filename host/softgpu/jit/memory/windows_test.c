@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads in windows (jit/windows.h): every pattern of addresses after every other, with all and with
+ * Loads in windows (jit/memory/windows.h): every pattern of addresses after every other, with all and with
  * some lanes, gives what lane by lane is loaded; what ends at an allocation's end is loaded, and a
  * byte beyond is the fault of that lane.
  */
@@ -9,7 +9,7 @@
 
 #ifdef SG_JIT
 
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * out-of-line path knows the state to save. If all lanes run, consecutive addresses are detected.
  */
 #include "jit/avx2/avx2.h"
-#include "jit/windows.h"
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 

@@ -15,7 +15,7 @@
  * helps (code->rows_help), such blocks run code that was decoded for them (code->rows).
  */
 #include "jit/jit.h"
-#include "ptx/hoist.h"
+#include "ptx/hoist/hoist.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums (jit/sums.h). Most addresses are the sum of a value that is the same in all lanes and of one
+ * Sums (jit/memory/sums.h). Most addresses are the sum of a value that is the same in all lanes and of one
  * that differs between them but not between blocks, since it was hoisted. Such a sum is not computed:
  * its uniform part is a number in the warp's memory, and lanes are added when an instruction asks
  * for them. A load from it knows from one run of the warp to the next how its lanes lie.
  */
 #include "jit/ops.h"
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #ifdef SG_JIT
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads from sums (jit/sums.h): addresses of a uniform and a hoisted part, added in every order, whose
+ * Loads from sums (jit/memory/sums.h): addresses of a uniform and a hoisted part, added in every order, whose
  * lanes lie in a row, in windows or apart, and otherwise in the next row of blocks; sums that are used
  * as values, that outlive their block, and more of them than there is room for; the ends of memory.
  */
@@ -9,7 +9,7 @@
 
 #ifdef SG_JIT
 
-#include "jit/sums.h"
+#include "jit/memory/sums.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
