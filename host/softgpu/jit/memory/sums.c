@@ -120,7 +120,7 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
     const struct sum *from;
     u32 base, flat, key, place;
 
-    if (j->masked || b->avx2 || j->ahead_of || sg_jit_flat(j, in->d) ||
+    if (j->masked || j->ahead_of || sg_jit_flat(j, in->d) ||
         sg_jit_flat(j, in->a) == sg_jit_flat(j, in->b) || j->nsums == SG_NATIVE_SUMS)
         return false;
     flat = sg_jit_flat(j, in->a) ? in->a : in->b;

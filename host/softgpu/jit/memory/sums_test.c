@@ -291,7 +291,7 @@ int main(int argc, char **argv)
     out = tm_alloc(BLOCKS * ROWS * 32 * 4);
     for (uint32_t i = 0; i < BYTES; i++)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
-    test_all(sg_jit_available() && !t_started_as(argc, argv, "avx2"));
+    test_all(sg_jit_available());
     test_many();
     for (unsigned p = 0; p < 6; p++)
         for (unsigned use = 0; use < 2; use++)
