@@ -72,7 +72,7 @@ static bool load(const char *name)
     return false;
 }
 
-uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *low_bits)
+uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule)
 {
     const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
 
@@ -85,9 +85,9 @@ uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *low_bits)
                            : !pure(name)  ? PLAIN
                            : simple(name) ? SIMPLE
                                           : PURE;
-        h->seen[i].low_bits = name ? sg_low_bits_rule(name) : 0;
+        h->seen[i].rule = name ? sg_low_bits_rule(name) : 0;
     }
-    *low_bits = h->seen[i].low_bits;
+    *rule = h->seen[i].rule;
     return h->seen[i].class;
 }
 
@@ -437,7 +437,7 @@ static int compact(struct hoist *h)
         m++;
         if (h->kind[i] != LOADED)
             continue;
-        /* its own lanes are loaded to a register, for all lanes it is written from there */
+        /* The load writes running lanes of a register; "first" copies it from there to all lanes. */
         first = insns[m - 1];
         wide = d->vregs[d->insns[i].d].cls == SG_C_64;
         insns[m - 1].d = sg_new_vreg(d, wide ? SG_TY_B64 : SG_TY_B32, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* State of hoisting; for ptx/hoist/hoist.c and ptx/hoist/uniform.c. */
+/* State of hoisting, shared by ptx/hoist/hoist.c and ptx/hoist/uniform.c. */
 #ifndef SG_PTX_HOIST_H
 #define SG_PTX_HOIST_H
 
@@ -8,36 +8,49 @@
 
 #define SEEN 256u /* operations whose classes are kept */
 
-enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, LOADED };
-/* SEVERAL: several definitions; OF_ROW: depends on %ctaid.y and .z; OF_BLOCK: the same in all lanes, depends on the block; ALIAS: of an
-   instruction that only copies a value; LOADED: of a load whose result is the
-   same in all lanes */
+/* Kinds of values and instructions. Values from HOISTED on have slots of their own. */
+enum {
+    VARIES,
+    SEVERAL, /* has several definitions */
+    UNKNOWN,
+    HOISTED,  /* the same in every block of a launch */
+    OF_ROW,   /* depends on %ctaid.y and .z */
+    OF_BLOCK, /* depends on the block, the same in all lanes */
+    ALIAS,    /* an instruction that only copies a value */
+    LOADED,   /* a load whose result is the same in all lanes */
+};
 
-enum { PLAIN = 1, PURE, SIMPLE, LOAD }; /* classes of operations; LOAD: of one value of global memory */
+/* Classes of operations: pure() and simple() in hoist.c. */
+enum {
+    PLAIN = 1, /* has side effects, or is not known here */
+    PURE,
+    SIMPLE,
+    LOAD, /* loads one value of global memory */
+};
 
 #define MANY UINT32_MAX
 
 struct hoist {
     struct sg_dec *d;
-    uint32_t *defs; /* per register: number of definitions (MANY: partial ones) */
-    uint8_t *even;  /* per register: the same in all lanes, without a slot of its own */
-    uint8_t *mixed; /* per instruction: lanes may be elsewhere */
-    uint8_t *maybe; /* per register: not known to differ between lanes */
-    uint8_t *seen_insn;
-    uint32_t *todo;
+    uint32_t *defs;     /* per register: number of definitions (MANY: partial ones) */
+    uint8_t *even;      /* per register: the same in all lanes, without a slot of its own */
+    uint8_t *mixed;     /* per instruction: lanes may be elsewhere */
+    uint8_t *maybe;     /* per register: not known to differ between lanes */
+    uint8_t *seen_insn; /* scratch of sg_hoist_set_before_use() */
+    uint32_t *todo;     /* scratch: instructions from which paths are yet to be followed */
     sg_fn bra, fpmode, pred_if, pred_not;
     uint8_t *used;      /* per register: it is used */
     uint8_t *state;     /* per register */
     uint8_t *kind;      /* per instruction */
     uint32_t *slot;     /* per register: SG_OPND_FIXED | offset */
-    uint32_t *changes;  /* per register: 1 + its definition if its value changes while a block runs; else 0 */
+    uint32_t *changes;  /* per register: 1 + its definition if it changes while a block runs; else 0 */
     struct sg_low *low; /* per register that can be hoisted: in blocks of whole rows */
-    uint32_t nblock;
-    uint64_t walked; /* in sg_hoist_set_before_use() */
+    uint32_t nblock;    /* number of instructions that compact() adds */
+    uint64_t walked;    /* instructions visited by sg_hoist_set_before_use() */
     sg_fn mov32, mov64, first32, first64;
     struct {
         sg_fn fn;
-        uint8_t class, low_bits;
+        uint8_t class, rule;
     } seen[SEEN]; /* operations by their handlers: comparing names takes time */
 };
 
@@ -67,14 +80,15 @@ bool sg_hoist_is_span(const struct hoist *h, uint32_t i);
 
 /*
  * Finds registers with several definitions that are uniform, and assigns slots to them
- * (ptx/hoist/uniform.c). Returns true if there is one more than before.
+ * (ptx/hoist/uniform.c). Returns true if it found one.
  */
 bool sg_hoist_several(struct hoist *h);
-/* True if register v is defined on every path from instruction `from` to its uses; false, too, if finding out takes long. */
+/* True if register v is defined on every path from instruction `from` to its uses. Also false if
+   that takes too long to find out. */
 bool sg_hoist_set_before_use(struct hoist *h, uint32_t from, uint32_t v);
 /* Finds the instructions that are reachable from a branch on which lanes may part (h->mixed). */
 void sg_hoist_find_mixed(struct hoist *h);
-/* True if instruction i, of class LOAD, loads for all lanes alike, provided that its address is the same in all. */
+/* True if instruction i, of class LOAD, has the same result in all lanes when they agree on its address. */
 bool sg_hoist_loads_once(const struct hoist *h, uint32_t i);
 
 #endif
