@@ -31,10 +31,7 @@ static int read_level(struct reader *r, unsigned level, struct sg_const *v);
 
 static int constant_bad(struct reader *r, const char *what)
 {
-    const struct sg_tok *t = &r->l->tok;
-
-    return sg_diag_at(r->diag, SG_ERR_PTX, t->line, t->col, "syntax error: %s near '%.*s'", what,
-                      (int)(t->len > 40 ? 40 : t->len), t->s);
+    return sg_lex_bad(r->l, r->diag, what);
 }
 
 static bool is_integer(const struct sg_const *v)

@@ -100,12 +100,6 @@ const char *sg_module_undefined(const struct sg_module *m)
     return NULL;
 }
 
-static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
-{
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
-                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
-}
-
 /* .attribute(.managed) and .attribute(.unified(a, b)) */
 static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
@@ -113,7 +107,7 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
 
     sg_lex_next(l);
     if (!sg_tok_is(l, '('))
-        return bad(l, diag, "'(' expected");
+        return sg_lex_bad(l, diag, "'(' expected");
     do {
         if (sg_tok_is(l, '('))
             depth++;
@@ -122,15 +116,15 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
         else if (l->tok.kind == SG_T_DIR && sg_tok_eq(&l->tok, ".managed"))
             d->v.is_managed = true;
         else if (l->tok.kind == SG_T_DIR && !sg_tok_eq(&l->tok, ".unified"))
-            return bad(l, diag, "unknown attribute");
+            return sg_lex_bad(l, diag, "unknown attribute");
         else if (l->tok.kind == SG_T_EOF)
-            return bad(l, diag, "unfinished .attribute");
+            return sg_lex_bad(l, diag, "unfinished .attribute");
         sg_lex_next(l);
     } while (depth);
     return 0;
 }
 
-/* Types that a variable or register may have ("Fundamental Types"); others are of instructions only. */
+/* True for a type of variables and registers (PTX ISA, "Fundamental Types"); instructions have more. */
 static bool is_fundamental(enum sg_type t)
 {
     return t != SG_TY_NONE && t != SG_TY_BF16 && t != SG_TY_BF16X2 && t != SG_TY_TF32 && t != SG_TY_E4M3 &&
@@ -150,12 +144,12 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 
         if (sg_tok_eq(t, ".align")) {
             if (d->v.type != SG_TY_NONE && !pointee && !d->attribute_only)
-                return bad(l, diag, "'.align' behind the type");
+                return sg_lex_bad(l, diag, "'.align' stands before the type");
             aligned = true;
             sg_lex_next(l);
             if (l->tok.kind != SG_T_INT || !l->tok.ival || l->tok.ival > 4096 ||
                 (l->tok.ival & (l->tok.ival - 1)))
-                return bad(l, diag, "an alignment that is a power of two expected");
+                return sg_lex_bad(l, diag, "an alignment that is a power of two expected");
             if (!pointee)
                 d->v.align = (uint32_t)l->tok.ival;
         } else if (sg_tok_eq(t, ".attribute")) {
@@ -172,7 +166,7 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
                    sg_tok_eq(t, ".local")) {
             /* .ptr .space of a kernel parameter: a hint */
             if (!pointee || aligned)
-                return bad(l, diag, "a state space that is not directly behind '.ptr'");
+                return sg_lex_bad(l, diag, "a state space stands directly behind '.ptr'");
         } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") || sg_tok_eq(t, ".samplerref")) {
             d->opaque = true;
             d->opaque_kind = sg_tok_eq(t, ".texref")    ? SG_OPAQUE_TEXREF
@@ -182,14 +176,14 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         } else if (is_fundamental(ty)) {
             d->v.type = ty;
         } else {
-            return bad(l, diag, "unknown word in a declaration");
+            return sg_lex_bad(l, diag, "unknown word in a declaration");
         }
         sg_lex_next(l);
     }
     if (d->v.type == SG_TY_NONE)
-        return bad(l, diag, "a type expected");
+        return sg_lex_bad(l, diag, "a type expected");
     if (d->vec > 1 && (d->v.type == SG_TY_PRED || d->vec * sg_type_size(d->v.type) > 16))
-        return bad(l, diag, "a vector of more than 128 bits, or of predicates");
+        return sg_lex_bad(l, diag, "a vector has at most 128 bits, and no predicates");
     return 0;
 }
 
@@ -198,11 +192,11 @@ int sg_parse_pragma(struct sg_lex *l, struct sg_diag *diag)
     do {
         sg_lex_next(l);
         if (l->tok.kind != SG_T_STR)
-            return bad(l, diag, "a string expected");
+            return sg_lex_bad(l, diag, "a string expected");
         sg_lex_next(l);
     } while (sg_tok_is(l, ','));
     if (!sg_tok_is(l, ';'))
-        return bad(l, diag, "';' expected");
+        return sg_lex_bad(l, diag, "';' expected");
     sg_lex_next(l);
     return 0;
 }
@@ -213,7 +207,7 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
     uint64_t n, inner = 1; /* elements; every dimension counts as at least one */
 
     if (l->tok.kind != SG_T_ID)
-        return bad(l, diag, "a name expected");
+        return sg_lex_bad(l, diag, "a name expected");
     d->name = l->tok.s;
     d->name_len = l->tok.len;
     d->line = l->tok.line;
@@ -226,11 +220,11 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
     if (sg_tok_is(l, '<')) {
         sg_lex_next(l);
         if (l->tok.kind != SG_T_INT || l->tok.ival > UINT32_MAX - 1)
-            return bad(l, diag, "a register count expected");
+            return sg_lex_bad(l, diag, "a register count expected");
         d->range = (uint32_t)l->tok.ival;
         sg_lex_next(l);
         if (!sg_tok_is(l, '>'))
-            return bad(l, diag, "'>' expected");
+            return sg_lex_bad(l, diag, "'>' expected");
         sg_lex_next(l);
         if (!d->range)
             d->range = 1;
@@ -248,21 +242,21 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
                 return r;
         }
         if (!sg_tok_is(l, ']'))
-            return bad(l, diag, "']' expected");
+            return sg_lex_bad(l, diag, "']' expected");
         sg_lex_next(l);
         if (!dim && d->v.ndims)
-            return bad(l, diag, "a row has no elements");
+            return sg_lex_bad(l, diag, "a row has no elements");
         if (d->v.ndims == 8 || !sg_size_mul(&inner, dim ? dim : 1, SG_MAX_GLOBAL))
-            return bad(l, diag, "array too large");
+            return sg_lex_bad(l, diag, "array too large");
         if (dim > UINT32_MAX)
-            return bad(l, diag, "array dimension too large");
+            return sg_lex_bad(l, diag, "array dimension too large");
         d->v.dims[d->v.ndims++] = (uint32_t)dim;
     }
     n = inner;
     for (uint32_t i = 0; i < d->v.ndims; i++)
         n = d->v.dims[i] ? n : 0;
     if (!sg_size_mul(&inner, esize ? esize : 1, SG_MAX_GLOBAL) || !sg_size_mul(&n, esize, SG_MAX_GLOBAL))
-        return bad(l, diag, "array too large");
+        return sg_lex_bad(l, diag, "array too large");
     d->v.size = n;
     if (d->v.align < esize && (d->v.align == 0))
         d->v.align = esize ? esize : 1;
@@ -309,7 +303,7 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         int r;
 
         if (l->tok.kind != SG_T_DIR || (!sg_tok_eq(&l->tok, ".param") && !sg_tok_eq(&l->tok, ".reg")))
-            return bad(l, diag, ".param or .reg expected");
+            return sg_lex_bad(l, diag, ".param or .reg expected");
         if (!sg_grow(out, &cap, *n, sizeof(**out)))
             return SG_ERR_NOMEM;
         p = &(*out)[*n];
@@ -322,7 +316,7 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         if (r)
             return r;
         if (d.v.size > SG_MAX_PARAM_BYTES)
-            return bad(l, diag, "parameter too large");
+            return sg_lex_bad(l, diag, "parameter too large");
         p->name = d.name;
         p->len = d.name_len;
         p->type = d.v.type;
@@ -332,15 +326,15 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         p->vec = (uint8_t)d.vec;
         p->unsized = d.v.unsized;
         if (!sg_size_place(&offset, p->align, p->size, SG_MAX_PARAM_BYTES, &p->offset))
-            return bad(l, diag, "parameters too large");
+            return sg_lex_bad(l, diag, "parameters too large");
         (*n)++;
         if (sg_tok_is(l, ')'))
             break;
         if (!sg_tok_is(l, ','))
-            return bad(l, diag, "',' or ')' expected");
+            return sg_lex_bad(l, diag, "',' or ')' expected");
         sg_lex_next(l);
         if (sg_tok_is(l, ')'))
-            return bad(l, diag, "a parameter expected behind ','");
+            return sg_lex_bad(l, diag, "a parameter expected behind ','");
     }
     sg_lex_next(l);
     return check_names(l, *out, *n, diag);

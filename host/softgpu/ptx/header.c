@@ -5,12 +5,6 @@
 #include <ctype.h>
 #include <string.h>
 
-static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
-{
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
-                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
-}
-
 int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
 {
     double v;
@@ -19,10 +13,10 @@ int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag
     sg_lex_next(l);
     t = &l->tok;
     if (t->kind != SG_T_F64)
-        return bad(l, diag, "a version number expected");
+        return sg_lex_bad(l, diag, "a version number expected");
     memcpy(&v, &t->ival, 8);
     if (!(v >= 1.0 && v < 100.0))
-        return bad(l, diag, "a version number expected");
+        return sg_lex_bad(l, diag, "a version number expected");
     m->version = (uint32_t)(v * 10.0 + 0.5);
     if (m->version > SG_PTX_VERSION_MAX)
         return sg_diag_at(diag, SG_ERR_PTX_VERSION, t->line, t->col,
@@ -32,8 +26,8 @@ int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag
     return 0;
 }
 
-/* The first .version (times 10) of a target (PTX ISA, "Release Notes"); UINT32_MAX: there is none. A target above those of
-   PTX 9.0 may come with a later version. */
+/* The first .version, times 10, with this target (PTX ISA, "Release Notes"). UINT32_MAX: no such
+   target. Targets above those of PTX 9.0 are left to later versions. */
 static uint32_t target_version(uint32_t target)
 {
     static const struct {
@@ -58,9 +52,9 @@ int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
         sg_lex_next(l);
         t = &l->tok;
         if (t->kind != SG_T_ID)
-            return bad(l, diag, "a target expected");
+            return sg_lex_bad(l, diag, "a target expected");
         if (!m->target && !(t->len > 3 && !memcmp(t->s, "sm_", 3)))
-            return bad(l, diag, "an sm_NN as the first target expected");
+            return sg_lex_bad(l, diag, "sm_NN expected as the first target");
         if (t->len > 3 && !memcmp(t->s, "sm_", 3)) {
             uint32_t v = 0, i;
 
@@ -69,18 +63,18 @@ int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
             m->target = v;
             m->target_suffix = i < t->len;
             if (m->version < target_version(v))
-                return bad(l, diag,
-                           target_version(v) == UINT32_MAX ? "no such target"
-                                                           : "a target that this .version does not have");
+                return sg_lex_bad(l, diag,
+                                  target_version(v) == UINT32_MAX ? "no such target"
+                                                                  : "the target needs a higher .version");
         } else if (sg_tok_eq(t, "texmode_independent")) {
             m->independent = true;
         } else if (sg_tok_eq(t, "texmode_unified")) {
             unified = true;
         } else if (!sg_tok_eq(t, "debug") && !sg_tok_eq(t, "map_f64_to_f32")) {
-            return bad(l, diag, "an unknown option of .target");
+            return sg_lex_bad(l, diag, "unknown option of .target");
         }
         if (unified && m->independent)
-            return bad(l, diag, "two modes of textures");
+            return sg_lex_bad(l, diag, "only one of texmode_unified and texmode_independent expected");
         sg_lex_next(l);
     } while (sg_tok_is(l, ','));
     return 0;

@@ -46,12 +46,6 @@ void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_globa
     info->is_extern = v->is_extern;
 }
 
-static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
-{
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
-                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
-}
-
 uint32_t sg_module_opaque_count(const struct sg_module *m)
 {
     return m->nopaques;
@@ -98,19 +92,19 @@ int sg_module_get_sampler(const struct sg_module *m, uint32_t i, struct sg_sampl
         return 0;
     sg_lex_init(&l, o->init, m->text + m->len, o->init_line);
     if (!sg_tok_is(&l, '{'))
-        return bad(&l, diag, "'{' expected");
+        return sg_lex_bad(&l, diag, "'{' expected");
     do {
         sg_lex_next(&l);
         name = l.tok;
         sg_lex_next(&l);
         if (name.kind != SG_T_ID || !sg_tok_is(&l, '='))
-            return bad(&l, diag, "name = value expected");
+            return sg_lex_bad(&l, diag, "name = value expected");
         sg_lex_next(&l);
         if (sampler_value(out, &name, &l.tok))
-            return bad(&l, diag, "unknown property or value of a sampler");
+            return sg_lex_bad(&l, diag, "unknown property or value of a sampler");
         sg_lex_next(&l);
     } while (sg_tok_is(&l, ','));
-    return sg_tok_is(&l, '}') ? 0 : bad(&l, diag, "'}' expected");
+    return sg_tok_is(&l, '}') ? 0 : sg_lex_bad(&l, diag, "'}' expected");
 }
 
 void sg_module_set_opaque_handle(struct sg_module *m, uint32_t i, uint64_t handle)
@@ -133,30 +127,30 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag)
 
     *n = 0;
     if (!sg_tok_is(l, '{'))
-        return bad(l, diag, "'{' expected");
+        return sg_lex_bad(l, diag, "'{' expected");
     do {
         if (l->tok.kind == SG_T_EOF)
-            return bad(l, diag, "unfinished initialiser");
+            return sg_lex_bad(l, diag, "unfinished initialiser");
         if (depth == 1 && !in && !sg_tok_is(l, '}')) {
             in = true;
             ++*n;
         }
         if (sg_tok_is(l, '{')) {
             if (++depth > INIT_DEPTH)
-                return bad(l, diag, "too many braces");
+                return sg_lex_bad(l, diag, "too many braces");
         } else if (sg_tok_is(l, '}')) {
             depth--;
         } else if (sg_tok_is(l, '(')) {
             paren++;
         } else if (sg_tok_is(l, ')')) {
             if (!paren--)
-                return bad(l, diag, "')' not expected");
+                return sg_lex_bad(l, diag, "')' not expected");
         } else if (sg_tok_is(l, ',') && depth == 1 && !paren) {
             in = false;
         }
         sg_lex_next(l);
     } while (depth);
-    return *n ? 0 : bad(l, diag, "an array without a size has no initial values");
+    return *n ? 0 : sg_lex_bad(l, diag, "an array without a size has no initial values");
 }
 
 struct init {
@@ -178,14 +172,14 @@ static int init_symbol(struct init *x, uint64_t *v)
     if (generic) {
         sg_lex_next(&x->l);
         if (!sg_tok_is(&x->l, '('))
-            return bad(&x->l, x->diag, "'(' expected");
+            return sg_lex_bad(&x->l, x->diag, "'(' expected");
         sg_lex_next(&x->l);
     }
     if (x->l.tok.kind != SG_T_ID)
-        return bad(&x->l, x->diag, "a symbol expected");
+        return sg_lex_bad(&x->l, x->diag, "a symbol expected");
     y = sg_sym_find(&x->m->symtab, 0, x->l.tok.s, x->l.tok.len);
     if (!y || y->name > x->v->init)
-        return bad(&x->l, x->diag, "a name that is declared before expected");
+        return sg_lex_bad(&x->l, x->diag, "a name that is declared before expected");
     if (y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY) {
         *v = sg_windows_init() ? sg_func_address(y->index) : 0;
         goto found;
@@ -200,7 +194,7 @@ found:
     sg_lex_next(&x->l);
     if (generic) {
         if (!sg_tok_is(&x->l, ')'))
-            return bad(&x->l, x->diag, "')' expected");
+            return sg_lex_bad(&x->l, x->diag, "')' expected");
         sg_lex_next(&x->l);
     }
     return sg_const_read_sum(&x->l, v, x->diag);
@@ -241,7 +235,7 @@ static int init_masked(struct init *x, uint64_t mask, uint64_t *v)
     if (r)
         return r;
     if (!sg_tok_is(&x->l, ')'))
-        return bad(&x->l, x->diag, "')' expected");
+        return sg_lex_bad(&x->l, x->diag, "')' expected");
     sg_lex_next(&x->l);
     *v &= mask;
     while (mask && !(mask & 1)) {
@@ -268,9 +262,9 @@ static int init_constant(struct init *x, uint64_t *v)
         return r;
     *v = c.bits;
     if (c.kind == SG_CONST_F32 || c.kind == SG_CONST_F64)
-        return float_bits(x->v->type, &c, v) ? 0 : bad(&begin, x->diag, "an integer expected");
+        return float_bits(x->v->type, &c, v) ? 0 : sg_lex_bad(&begin, x->diag, "an integer expected");
     return x->v->type == SG_TY_F32 || x->v->type == SG_TY_F64
-               ? bad(&begin, x->diag, "a floating-point value expected")
+               ? sg_lex_bad(&begin, x->diag, "a floating-point value expected")
                : 0;
 }
 
@@ -280,7 +274,7 @@ static int init_element(struct init *x)
     int r;
 
     if (!sg_bytes_have(x->v->size, x->pos, x->esize))
-        return bad(&x->l, x->diag, "more initial values than the variable has elements");
+        return sg_lex_bad(&x->l, x->diag, "more initial values than the variable has elements");
     if (x->l.tok.kind == SG_T_ID && !sg_tok_eq(&x->l.tok, "WARP_SZ"))
         r = init_symbol(x, &v);
     else
@@ -313,25 +307,25 @@ static int init_part(struct init *x, uint32_t level)
     if (level == levels)
         return init_element(x);
     if (!sg_tok_is(&x->l, '{'))
-        return bad(&x->l, x->diag, "'{' expected");
+        return sg_lex_bad(&x->l, x->diag, "'{' expected");
     sg_lex_next(&x->l);
     while (!sg_tok_is(&x->l, '}')) {
         if (n && !sg_tok_is(&x->l, ','))
-            return bad(&x->l, x->diag, "',' or '}' expected");
+            return sg_lex_bad(&x->l, x->diag, "',' or '}' expected");
         if (n)
             sg_lex_next(&x->l);
         if (n == room)
-            return bad(&x->l, x->diag, "more initial values than the variable has elements");
+            return sg_lex_bad(&x->l, x->diag, "more initial values than the variable has elements");
         r = init_part(x, level + 1);
         if (r)
             return r;
         n++;
     }
     if (level == x->v->ndims && n != room)
-        return bad(&x->l, x->diag, "a value for each element of the vector expected");
+        return sg_lex_bad(&x->l, x->diag, "a value for each element of the vector expected");
     if (!part_elements(x->v, level, &bytes) || !sg_size_mul(&bytes, x->esize, x->v->size) ||
         !sg_size_add(&end, bytes, x->v->size))
-        return bad(&x->l, x->diag, "more initial values than the variable has elements");
+        return sg_lex_bad(&x->l, x->diag, "more initial values than the variable has elements");
     x->pos = end;
     sg_lex_next(&x->l);
     return 0;
@@ -358,7 +352,7 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag)
         sg_lex_init(&x.l, v->init, m->text + m->len, v->init_line);
         r = init_part(&x, 0);
         if (!r && !sg_tok_is(&x.l, ';') && !sg_tok_is(&x.l, ','))
-            r = bad(&x.l, diag, "';' or ',' expected");
+            r = sg_lex_bad(&x.l, diag, "';' or ',' expected");
         if (r)
             return r;
     }

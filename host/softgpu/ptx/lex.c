@@ -25,6 +25,12 @@ int sg_diag_at(struct sg_diag *diag, int result, uint32_t line, uint32_t col, co
     return result;
 }
 
+int sg_lex_bad(const struct sg_lex *l, struct sg_diag *diag, const char *what)
+{
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
+                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+}
+
 bool sg_tok_eq(const struct sg_tok *t, const char *s)
 {
     size_t n = strlen(s);

@@ -12,12 +12,9 @@ struct parse {
     struct sg_diag *diag;
 };
 
-static int bad(struct parse *p, const char *what)
+static int module_bad(struct parse *p, const char *what)
 {
-    const struct sg_tok *t = &p->l.tok;
-
-    return sg_diag_at(p->diag, SG_ERR_PTX, t->line, t->col, "syntax error: %s near '%.*s'", what,
-                      (int)(t->len > 40 ? 40 : t->len), t->s);
+    return sg_lex_bad(&p->l, p->diag, what);
 }
 
 static int nomem(struct parse *p)
@@ -125,19 +122,19 @@ static int parse_init(struct parse *p, struct sg_decl *d)
         if (r)
             return r;
         if (n > UINT32_MAX)
-            return bad(p, "array dimension too large");
+            return module_bad(p, "array dimension too large");
         d->v.dims[0] = (uint32_t)n;
         for (uint32_t i = 1; i < d->v.ndims; i++)
             if (!sg_size_mul(&n, d->v.dims[i], SG_MAX_GLOBAL))
-                return bad(p, "array too large");
+                return module_bad(p, "array too large");
         if (!sg_size_mul(&n, (uint64_t)sg_type_size(d->v.type) * d->vec, SG_MAX_GLOBAL))
-            return bad(p, "array too large");
+            return module_bad(p, "array too large");
         d->v.size = n;
         d->v.unsized = false;
     }
     if (sg_tok_is(&p->l, '{')) {
         if (!sg_lex_skip_block(&p->l))
-            return bad(p, "'}' missing");
+            return module_bad(p, "'}' missing");
     } else {
         while (!sg_tok_is(&p->l, ';') && !sg_tok_is(&p->l, ',') && p->l.tok.kind != SG_T_EOF)
             sg_lex_next(&p->l);
@@ -164,9 +161,9 @@ static int parse_var(struct parse *p, bool is_extern)
                           "numbered constant banks are not available");
     r = sg_decl_head(&p->l, &d, p->diag);
     if (!r && d.v.type == SG_TY_PRED)
-        r = bad(p, "a predicate that is no register");
+        r = module_bad(p, "a predicate that is no register");
     if (!r && d.v.is_managed && (is_const || is_shared))
-        r = bad(p, "'.managed' outside of global memory");
+        r = module_bad(p, "'.managed' outside of global memory");
     align = d.v.align;
     for (;;) {
         if (r)
@@ -181,15 +178,15 @@ static int parse_var(struct parse *p, bool is_extern)
         d.v.is_extern = is_extern;
         if (sg_tok_is(&p->l, '=')) {
             if (is_shared)
-                return bad(p, "shared memory has no initialiser");
+                return module_bad(p, "shared memory has no initialiser");
             r = parse_init(p, &d);
             if (r)
                 return r;
         }
         if (!is_extern && !d.opaque && !d.v.size)
-            return bad(p, "a variable without a size that is not .extern");
+            return module_bad(p, "a size expected: only a variable that is .extern has none");
         if (is_reserved(d.name, d.name_len))
-            return bad(p, "a name that is no variable's");
+            return module_bad(p, "a reserved name: '_' and WARP_SZ are no variables");
         r = add_var(p, &d, &d.v);
         if (r)
             return r;
@@ -198,7 +195,7 @@ static int parse_var(struct parse *p, bool is_extern)
         sg_lex_next(&p->l);
     }
     if (!sg_tok_is(&p->l, ';'))
-        return bad(p, "';' expected");
+        return module_bad(p, "';' expected");
     sg_lex_next(&p->l);
     return 0;
 }
@@ -209,7 +206,7 @@ static int parse_dims(struct parse *p, uint32_t v[3])
     v[0] = v[1] = v[2] = 1;
     for (int i = 0; i < 3; i++) {
         if (p->l.tok.kind != SG_T_INT || p->l.tok.ival > UINT32_MAX)
-            return bad(p, "a number expected");
+            return module_bad(p, "a number expected");
         v[i] = (uint32_t)p->l.tok.ival;
         sg_lex_next(&p->l);
         if (!sg_tok_is(&p->l, ','))
@@ -224,7 +221,7 @@ static int parse_limit(struct parse *p, uint32_t v[3])
 {
     int r = parse_dims(p, v);
 
-    return r || (v[0] && v[1] && v[2]) ? r : bad(p, "a number above 0 expected");
+    return r || (v[0] && v[1] && v[2]) ? r : module_bad(p, "a number above 0 expected");
 }
 
 static bool is_cluster_directive(const struct sg_tok *t)
@@ -249,9 +246,9 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         int r = 0;
 
         if (!f->is_entry && !is_function_directive(&p->l.tok))
-            return bad(p, "a directive that functions do not have");
+            return module_bad(p, "a directive of kernels, not of functions");
         if (is_cluster_directive(&p->l.tok) && p->m->target < 90)
-            return bad(p, "directives of clusters need .target sm_90 or higher");
+            return module_bad(p, "directives of clusters need .target sm_90 or higher");
         if (sg_tok_eq(&p->l.tok, ".maxntid"))
             r = parse_limit(p, f->maxntid);
         else if (sg_tok_eq(&p->l.tok, ".reqntid"))
@@ -262,7 +259,7 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             r = parse_dims(p, v);
             f->maxnreg = v[0];
             if (!r && !v[0])
-                return bad(p, "a number above 0 expected");
+                return module_bad(p, "a number above 0 expected");
         } else if (sg_tok_eq(&p->l.tok, ".reqnctapercluster"))
             r = parse_dims(p, f->cluster);
         else if (sg_tok_eq(&p->l.tok, ".maxclusterrank")) {
@@ -275,11 +272,11 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             areclusters = true;
             sg_lex_next(&p->l);
         } else if (sg_tok_eq(&p->l.tok, ".noreturn") && f->is_entry) {
-            return bad(p, "'.noreturn' is for functions, not for kernels");
+            return module_bad(p, "'.noreturn' is for functions, not for kernels");
         } else if (sg_tok_eq(&p->l.tok, ".pragma")) {
             r = sg_parse_pragma(&p->l, p->diag);
         } else if (sg_tok_eq(&p->l.tok, ".maxnctapersm") && p->m->version >= 21) {
-            return bad(p, "a directive that PTX 2.1 removed");
+            return module_bad(p, "'.maxnctapersm' is for PTX .version 2.0 and lower");
         } else { /* .noreturn .abi_preserve ...: hints */
             sg_lex_next(&p->l);
             while (p->l.tok.kind == SG_T_INT || sg_tok_is(&p->l, ','))
@@ -289,10 +286,10 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             return r;
     }
     if (areclusters && (!f->reqntid[0] || !f->cluster[0]))
-        return bad(p, "'.blocksareclusters' without '.reqntid' and '.reqnctapercluster'");
+        return module_bad(p, "'.blocksareclusters' needs '.reqntid' and '.reqnctapercluster'");
     if (f->max_cluster && f->cluster[0])
-        return bad(p, "'.maxclusterrank' and '.reqnctapercluster' of one kernel");
-    return f->maxntid[0] && f->reqntid[0] ? bad(p, "'.maxntid' and '.reqntid' of one kernel") : 0;
+        return module_bad(p, "'.maxclusterrank' and '.reqnctapercluster' of one kernel");
+    return f->maxntid[0] && f->reqntid[0] ? module_bad(p, "'.maxntid' and '.reqntid' of one kernel") : 0;
 }
 
 /* Adds f, or completes an earlier declaration; *out is its index. On failure the caller still
@@ -368,7 +365,7 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
             return r;
     }
     if (p->l.tok.kind != SG_T_ID)
-        return bad(p, "a function name expected");
+        return module_bad(p, "a function name expected");
     *name = p->l.tok;
     sg_lex_next(&p->l);
     if (sg_tok_is(&p->l, '(')) {
@@ -382,7 +379,7 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
     if (r)
         return r;
     if (sg_tok_is(&p->l, '{') && f->is_extern)
-        return bad(p, "'.extern' and a body");
+        return module_bad(p, "'.extern' and a body");
     if (sg_tok_is(&p->l, '{')) {
         f->body = p->l.p;
         f->body_line = p->l.line;
@@ -395,7 +392,7 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
     } else if (sg_tok_is(&p->l, ';')) {
         sg_lex_next(&p->l);
     } else {
-        return bad(p, "'{' or ';' expected");
+        return module_bad(p, "'{' or ';' expected");
     }
     return 0;
 }
@@ -446,23 +443,23 @@ static int parse_alias(struct parse *p)
     ta = p->l.tok;
     sg_lex_next(&p->l);
     if (ta.kind != SG_T_ID || !sg_tok_is(&p->l, ','))
-        return bad(p, "two names expected");
+        return module_bad(p, "two names expected");
     sg_lex_next(&p->l);
     tb = p->l.tok;
     a = sg_sym_find(&p->m->symtab, 0, ta.s, ta.len);
     b = tb.kind == SG_T_ID ? sg_sym_find(&p->m->symtab, 0, tb.s, tb.len) : NULL;
     if (!a || !b || a->kind != SG_K_FUNC || b->kind != SG_K_FUNC || a->index == b->index)
-        return bad(p, ".alias needs two functions");
+        return module_bad(p, ".alias needs two functions");
     if (p->m->version < 63)
-        return bad(p, "'.alias' needs PTX .version 6.3 or higher");
+        return module_bad(p, "'.alias' needs PTX .version 6.3 or higher");
     if (p->m->funcs[a->index].body || p->m->funcs[b->index].is_weak)
-        return bad(p, "an alias with a body, or of a '.weak' function");
+        return module_bad(p, "an alias has no body and is not of a '.weak' function");
     if (!sg_same_prototype(&p->m->funcs[a->index], &p->m->funcs[b->index]))
-        return bad(p, "an alias with other parameters");
+        return module_bad(p, "the parameters of an alias are those of its function");
     p->m->funcs[a->index].alias = (int32_t)b->index;
     sg_lex_next(&p->l);
     if (!sg_tok_is(&p->l, ';'))
-        return bad(p, "';' expected");
+        return module_bad(p, "';' expected");
     sg_lex_next(&p->l);
     return 0;
 }
@@ -492,7 +489,7 @@ static int skip_debug(struct parse *p)
         while (!sg_tok_is(&p->l, '{') && p->l.tok.kind != SG_T_EOF)
             sg_lex_next(&p->l);
         if (p->l.tok.kind == SG_T_EOF || !sg_lex_skip_block(&p->l))
-            return bad(p, "'}' missing");
+            return module_bad(p, "'}' missing");
         return 0;
     }
     if (sg_tok_eq(&p->l.tok, ".pragma")) {
@@ -503,14 +500,14 @@ static int skip_debug(struct parse *p)
         return sg_parse_pragma(&p->l, p->diag);
     }
     if (sg_tok_eq(&p->l.tok, ".loc"))
-        return bad(p, "'.loc' outside of a function");
+        return module_bad(p, "'.loc' outside of a function");
     if (sg_tok_eq(&p->l.tok, ".file")) {
         sg_lex_next(&p->l);
         if (p->l.tok.kind != SG_T_INT)
-            return bad(p, "the number of a file expected");
+            return module_bad(p, "the number of a file expected");
         sg_lex_next(&p->l);
         if (p->l.tok.kind != SG_T_STR)
-            return bad(p, "the name of a file expected");
+            return module_bad(p, "the name of a file expected");
     }
     while (p->l.tok.line == line && p->l.tok.kind != SG_T_EOF)
         sg_lex_next(&p->l);
@@ -526,7 +523,7 @@ static int parse_item(struct parse *p)
     if (is_extern || is_weak || is_common || sg_tok_eq(t, ".visible"))
         sg_lex_next(&p->l);
     if (is_common && !sg_tok_eq(t, ".global"))
-        return bad(p, "'.global' expected behind '.common'");
+        return module_bad(p, "'.global' expected behind '.common'");
     if (sg_tok_eq(t, ".entry") || sg_tok_eq(t, ".func"))
         return parse_func(p, is_extern, is_weak);
     if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared"))
@@ -540,7 +537,7 @@ static int parse_item(struct parse *p)
     if (sg_tok_eq(t, ".address_size") && !p->m->address_size && p->m->target) {
         sg_lex_next(&p->l);
         if (t->kind != SG_T_INT || (t->ival != 64 && t->ival != 32))
-            return bad(p, "32 or 64 expected");
+            return module_bad(p, "32 or 64 expected");
         if (t->ival == 32)
             return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, t->line, t->col,
                               ".address_size 32 is not available");
@@ -555,7 +552,7 @@ static int parse_item(struct parse *p)
         sg_lex_next(&p->l);
         return 0;
     }
-    return bad(p, "unexpected text");
+    return module_bad(p, "unexpected text");
 }
 
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag)
@@ -584,7 +581,7 @@ int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct
     p.m->len = len;
     sg_lex_init(&p.l, p.m->text, p.m->text + len, 1);
     if (!sg_tok_eq(&p.l.tok, ".version"))
-        r = bad(&p, "the text must begin with .version");
+        r = module_bad(&p, "the text must begin with .version");
     while (!r && p.l.tok.kind != SG_T_EOF)
         r = parse_item(&p);
     if (!r && !p.m->target)

@@ -79,6 +79,8 @@ bool sg_tok_eq(const struct sg_tok *t, const char *s);
 /* Fills diag from a token. Always returns result. */
 int sg_diag_at(struct sg_diag *diag, int result, uint32_t line, uint32_t col, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* A syntax error at the current token, with the token's first 40 characters. Always returns 218. */
+int sg_lex_bad(const struct sg_lex *l, struct sg_diag *diag, const char *what);
 
 /* ---- symbols ---- */
 struct sg_sym {
@@ -228,17 +230,19 @@ struct sg_decl {
 };
 /* Parses qualifiers and type, up to the first name; then a name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
-/* Reads .version and .target into m (ptx/header.c). */
+int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
+/* Read .version and .target into m, from the directive on (ptx/header.c). 0, 218, or 222 for a
+   version that is too new. */
 int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
 int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
-/* .pragma "...", ...; */
+/* Checks a .pragma and skips it with its ';'; the current token is the directive. 0 or 218. */
 int sg_parse_pragma(struct sg_lex *l, struct sg_diag *diag);
-int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 /* Stride of an array index, bytes (PTX ISA, "Arrays as Operands"); 0: not an array. */
 uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
 /* A parameter of a kernel is in .param space, has a size, and is neither a predicate nor a vector. */
 int sg_check_entry_params(const struct sg_lex *l, const struct sg_func *f, struct sg_diag *diag);
+/* True if parameters and results agree in number, type, size and space. */
 bool sg_same_prototype(const struct sg_func *a, const struct sg_func *b);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 
