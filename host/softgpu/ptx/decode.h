@@ -325,7 +325,7 @@ int sg_opcode_parse(struct sg_opcode *oc, const char *text);
 /* Checks that PTX defines the parsed instruction, with these operands, for the module's .target:
    0 or 218. (ptx/forms.c) */
 int sg_check_form(struct sg_dec *d);
-/* The part of it that does not depend on operands: .target and .version. */
+/* The part of sg_check_form() that does not depend on operands: .target and .version. */
 int sg_check_gates(struct sg_dec *d);
 
 /* ---- one emitter per family of opcodes ---- */

@@ -93,6 +93,7 @@ static bool has_word(const char *words, size_t n, const char *word)
     return false;
 }
 
+/* words: alternatives with '|'. */
 static bool has_mod(const struct sg_opcode *oc, const char *words)
 {
     for (uint32_t i = 0; i < oc->nmods; i++)
@@ -101,6 +102,7 @@ static bool has_mod(const struct sg_opcode *oc, const char *words)
     return false;
 }
 
+/* The words of GATE and BOUND: "*" fits every instruction, "" those without modifiers. */
 static bool has_mod_or_type(const struct sg_opcode *oc, const char *words)
 {
     for (uint32_t i = 0; i < oc->ntypes; i++)
@@ -313,7 +315,7 @@ static bool is_256_bits(const struct sg_opcode *oc)
     return oc->ntypes && n * sg_type_size((enum sg_type)oc->types[0]) == 32;
 }
 
-/* The variable of an address is in the space that the instruction names. */
+/* True if the variable of an address, if it has one, is in the space that the instruction names. */
 static bool in_space(const struct sg_dec *d, const struct sg_opnd *o)
 {
     const struct sg_opcode *oc = &d->oc;
@@ -342,7 +344,6 @@ static const char *broken_rule(const struct sg_dec *d)
     if (!strcmp(base, "mov") && !has_mod(oc, "v2|v4|v8") && oc->ntypes &&
         !is_bits((enum sg_type)oc->types[0]) && (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC))
         return "a register is packed and unpacked with types .b16 to .b128";
-
     if ((!strcmp(base, "st") || !strcmp(base, "atom") || !strcmp(base, "red")) && has_mod(oc, "const"))
         return "constant memory is not written";
     if (!strcmp(base, "mbarrier") && has_mod(oc, "arrive|arrive_drop") && has_mod(oc, "shared::cluster") &&
@@ -396,8 +397,10 @@ static int check_bounds(struct sg_dec *d)
             !has_mod_or_type(&d->oc, b->words))
             continue;
         if (o->imm < b->low || o->imm > b->high || o->imm % b->step)
-            return sg_dec_syntax(d, "%s: operand %u cannot be %llu", d->oc.full, b->operand + 1,
-                                 (unsigned long long)o->imm);
+            return sg_dec_syntax(d, "%s: operand %u is %llu; %llu to %llu in steps of %llu expected",
+                                 d->oc.full, b->operand + 1, (unsigned long long)o->imm,
+                                 (unsigned long long)b->low, (unsigned long long)b->high,
+                                 (unsigned long long)b->step);
     }
     return 0;
 }
