@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,6 +23,15 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+const char *soft_provider(void)
+{
+    static char path[PATH_MAX];
+    const char *base = getenv("BACKEND_DIR");
+
+    snprintf(path, sizeof(path), "%s/../softgpu/libcuda-soft.so.1", base ? base : ".");
+    return path;
+}
 
 int broker_start(struct broker *b, const char *const *extra)
 {

@@ -12,6 +12,8 @@ struct broker {
     char dir[64], sock[96];
 };
 
+/* Path of the software GPU beside the build folder, for --provider; valid until the next call. */
+const char *soft_provider(void);
 /* Starts a broker with extra options (NULL-terminated; "SOCKET" stands for b->sock) and waits until
  * it is ready. It listens on b->sock, unless the first option is --vhost-user. */
 int broker_start(struct broker *b, const char *const *extra);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Variables of libraries and padded arrays against the quota of device memory, with a real worker and the software GPU. */
+/*
+ * Variables of libraries and padded arrays against the quota of device memory, with a real worker
+ * and the software GPU.
+ */
 #define _GNU_SOURCE
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,16 +23,7 @@
 #define LIBRARY(n) VGP_HANDLE(VGP_H_LIBRARY, 1, n)
 #define KERNEL(n) VGP_HANDLE(VGP_H_KERNEL, 1, n)
 
-static const char *soft_provider(void)
-{
-    const char *dir = getenv("BACKEND_DIR");
-    static char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/../softgpu/libcuda-soft.so.1", dir ? dir : ".");
-    return path;
-}
-
-/* Library n has a variable of so many MiB, and a kernel. */
+/* Loads library n, with one kernel and one variable of `mib` MiB. */
 static void load(struct guest *g, uint32_t n, unsigned mib)
 {
     struct {
@@ -88,7 +81,7 @@ static void test_variables(void **state)
     assert_int_equal(use_variable(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(use_kernel(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(use_variable(&g, 1), 0);
-    assert_int_equal(use_kernel(&g, 1), 0); /* is there */
+    assert_int_equal(use_kernel(&g, 1), 0); /* its variables are charged already */
     assert_int_equal(use_kernel(&g, 4), 0);
     assert_int_equal(use_variable(&g, 3), CUDA_ERROR_OUT_OF_MEMORY); /* 14 MiB are held */
     assert_int_equal(use_kernel(&g, 3), CUDA_ERROR_OUT_OF_MEMORY);
@@ -116,7 +109,7 @@ static int make_array(struct guest *g, uint32_t width, uint32_t height, uint32_t
                   : guest_call(g, VGP_cuArray3DCreate_v2, &a, sizeof(a), NULL, NULL);
 }
 
-/* Rows of a byte take 16. */
+/* The software GPU pads rows to 16 bytes. */
 static void test_arrays(void **state)
 {
     const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
@@ -127,9 +120,10 @@ static void test_arrays(void **state)
     assert_int_equal(broker_start(&b, extra), 0);
     assert_int_equal(guest_connect(&g, b.sock, "arrays"), 0);
     assert_int_equal(guest_context(&g), 0);
-    assert_int_equal(make_array(&g, 1, 16384, 256, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 4 and 64 MiB */
+    assert_int_equal(make_array(&g, 1, 16384, 256, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 4 MiB, padded 64 */
     assert_int_equal(make_array(&g, 1, 16384, 256, 3), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(make_array(&g, 16, 16384, 48, 3), CUDA_ERROR_OUT_OF_MEMORY); /* 12, and 6 and 3 */
+    assert_int_equal(make_array(&g, 16, 16384, 48, 3),
+                     CUDA_ERROR_OUT_OF_MEMORY); /* levels of 12, 6 and 3 MiB */
     assert_int_equal(make_array(&g, 16, 16384, 32, 3), 0);
     assert_int_equal(make_array(&g, 1, 16384, 4, 0), 0);
     assert_int_equal(make_array(&g, 1, 16384, 8, 0), CUDA_ERROR_OUT_OF_MEMORY); /* 15 MiB are held */

@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -208,15 +207,6 @@ static bool kept(uint64_t va)
 }
 
 /* ---- the worker's mappings ---- */
-
-static const char *soft_provider(void)
-{
-    static char path[PATH_MAX];
-    const char *base = getenv("BACKEND_DIR");
-
-    snprintf(path, sizeof(path), "%s/../softgpu/libcuda-soft.so.1", base ? base : "");
-    return path;
-}
 
 static void read_edges(void)
 {
