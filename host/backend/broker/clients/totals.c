@@ -7,17 +7,13 @@
  */
 #include "clients.h"
 
+#include "vgb_sum.h"
+
 /* Upper bounds of what a client can do. */
 #define CALLS_PER_MS 1000000u
 #define BYTES_PER_MS UINT64_C(0x1000000000) /* 64 TiB a second */
 
 struct brk_totals brk_totals;
-
-static void totals_add(uint64_t *sum, uint64_t n)
-{
-    if (__builtin_add_overflow(*sum, n, sum))
-        *sum = UINT64_MAX;
-}
 
 static uint64_t credible(struct brk_client *c, unsigned which, uint64_t now, uint64_t per_ms)
 {
@@ -36,7 +32,7 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
         c->cpu_ns = cpu;
     *u = (struct brk_use){.cpu_ns = c->cpu_ns, .throttled_ns = c->throttled_ns};
     if (c->brake)
-        totals_add(&u->throttled_ns, vgb_now_ns() - c->braked_ns);
+        u->throttled_ns = vgb_sum(u->throttled_ns, vgb_now_ns() - c->braked_ns);
     if (!c->shared)
         return;
     u->calls = credible(c, 0, __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED), CALLS_PER_MS);
@@ -47,12 +43,12 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
 
 void brk_totals_add(struct brk_use *sum, const struct brk_use *u)
 {
-    totals_add(&sum->calls, u->calls);
-    totals_add(&sum->waits, u->waits);
-    totals_add(&sum->errors, u->errors);
-    totals_add(&sum->copied, u->copied);
-    totals_add(&sum->cpu_ns, u->cpu_ns);
-    totals_add(&sum->throttled_ns, u->throttled_ns);
+    sum->calls = vgb_sum(sum->calls, u->calls);
+    sum->waits = vgb_sum(sum->waits, u->waits);
+    sum->errors = vgb_sum(sum->errors, u->errors);
+    sum->copied = vgb_sum(sum->copied, u->copied);
+    sum->cpu_ns = vgb_sum(sum->cpu_ns, u->cpu_ns);
+    sum->throttled_ns = vgb_sum(sum->throttled_ns, u->throttled_ns);
 }
 
 void brk_totals_gone(struct brk_client *c)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "vgb_sum.h"
+
 static uint64_t cpu_of(pid_t pid)
 {
     struct timespec ts;
@@ -28,11 +30,6 @@ uint64_t brk_usage_cpu(const struct brk_proc *p)
     return p->warden && !brk_warden_gone(p->warden) ? ns + cpu_of(brk_warden_pid(p->warden)) : ns;
 }
 
-static uint64_t usage_add(uint64_t a, uint64_t b)
-{
-    return a + b < a ? UINT64_MAX : a + b;
-}
-
 /* Adds a client to the answer, unless it never used a context. */
 static void add_client(struct brk_client *c, struct vgb_msg *m)
 {
@@ -45,8 +42,8 @@ static void add_client(struct brk_client *c, struct vgb_msg *m)
     use.worker = (uint32_t)c->proc->pid;
     use.memory = __atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED);
     use.cpu_ns = brk_usage_cpu(c->proc);
-    m->va = usage_add(m->va, use.memory);
-    m->offset = usage_add(m->offset, use.cpu_ns);
+    m->va = vgb_sum(m->va, use.memory);
+    m->offset = vgb_sum(m->offset, use.cpu_ns);
     m->length++;
     if (use.pid && m->nruns < VGB_MSG_RUNS)
         m->uses[m->nruns++] = use;

@@ -16,6 +16,7 @@
 
 #include "lib/hash/hash.h"
 #include "vgb_fd.h"
+#include "vgb_sum.h"
 
 /*
  * Reservations grow and shrink in grains: few messages. A grain is at most a 64th of the quota, so
@@ -69,13 +70,13 @@ bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
     uint64_t held = look_locked(q);
 
     uint64_t limit = __atomic_load_n(&q->limit, __ATOMIC_RELAXED);
-    uint64_t all = bytes > UINT64_MAX - held ? UINT64_MAX : held + bytes;
+    uint64_t all = vgb_sum(held, bytes);
     bool hopeless = limit && all > limit; /* refused and counted by the broker */
 
     if (limit && (hopeless || all > q->reserved))
         ok = wrk_control_reserve(w, hopeless ? all : round_to_grain(q, all), all, &why);
     if (ok)
-        q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
+        q->used = vgb_sum(q->used, bytes);
     show_locked(w);
     pthread_mutex_unlock(&q->lock);
     if (!ok && why == VGB_REFUSED_GPU)

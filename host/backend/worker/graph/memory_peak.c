@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgb_sum.h"
 #include "vgp_worker.h"
 
 #define PEAK_MEM_MAX 4096u /* with more allocations in a graph, their sum is used */
@@ -131,11 +132,6 @@ static bool has(const uint64_t *bits, const struct order *o, uint32_t node, size
     return bits[node * o->words + m / 64] >> (m % 64) & 1;
 }
 
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const struct wrk_peak_mem *mem,
                   size_t nmem)
 {
@@ -143,9 +139,9 @@ uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const
     uint64_t kept = 0, all = 0, peak = 0;
 
     for (size_t m = 0; m < nmem; m++) {
-        all = plus(all, mem[m].bytes);
+        all = vgb_sum(all, mem[m].bytes);
         if (mem[m].free == WRK_PEAK_KEPT)
-            kept = plus(kept, mem[m].bytes);
+            kept = vgb_sum(kept, mem[m].bytes);
     }
     if (nmem > PEAK_MEM_MAX || (nodes + nedges) * (nmem / 64 + 1) > PEAK_WORK_MAX ||
         !order_new(&o, nodes, edges, nedges, mem, nmem) || !memory_peak_walk(&o, nodes, edges)) {
@@ -160,13 +156,13 @@ uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const
         for (size_t a = 0; a < nmem; a++) {
             if (a != b && mem[a].free != WRK_PEAK_KEPT && !has(o.over, &o, mem[b].alloc, a) &&
                 !has(o.begun, &o, mem[a].alloc, b))
-                sum = plus(sum, mem[a].bytes);
+                sum = vgb_sum(sum, mem[a].bytes);
         }
         if (sum > peak)
             peak = sum;
     }
     order_free(&o);
-    return plus(kept, peak);
+    return vgb_sum(kept, peak);
 }
 
 /* ---- of a graph of the provider ---- */
@@ -324,7 +320,7 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
             read_frees(&v); /* otherwise all memory is assumed in use all the time */
         for (size_t m = 0; m < v.nmem; m++) {
             if (v.mem[m].free == WRK_PEAK_KEPT)
-                out->kept = plus(out->kept, v.mem[m].bytes);
+                out->kept = vgb_sum(out->kept, v.mem[m].bytes);
         }
         out->passing = wrk_peak(v.nodes, (const uint32_t(*)[2])v.edges, v.nedges, v.mem, v.nmem);
         out->passing -= out->passing == UINT64_MAX ? 0 : out->kept;
