@@ -19,8 +19,9 @@ const char *sg_last_error_detail(void);
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 /*
- * Sets who is asked before the variables of a module, or of a library in a context, get `bytes` of device memory; false: they
- * do not. On the calling thread, which holds the library. To be called before the first load.
+ * Sets the function that grants `bytes` of device memory to the variables of a module, or of a
+ * library in a context; false: the load fails with CUDA_ERROR_OUT_OF_MEMORY. It runs on the loading
+ * thread, which holds the lock of the library or module. To be called before the first load.
  */
 void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg);
 /* Sets the value by which kernels launch an executable graph: the client's handle. */

@@ -135,6 +135,7 @@ CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit,
     return sg_fail(r, "%s", text);
 }
 
+/* Set before the first load: sg_set_room(). NULL: memory is granted always. */
 static bool (*has_room)(void *arg, uint64_t bytes);
 static void *room_arg;
 
@@ -144,6 +145,7 @@ void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg)
     room_arg = arg;
 }
 
+/* Each variable has an allocation of its own: place_globals(). */
 static CUresult ask_for_room(const struct sg_mod *mod)
 {
     struct sg_global_info g;
@@ -151,13 +153,14 @@ static CUresult ask_for_room(const struct sg_mod *mod)
 
     for (uint32_t i = 0; has_room && i < sg_module_global_count(mod->ptx); i++) {
         sg_module_get_global(mod->ptx, i, &g);
-        if (g.size > UINT64_MAX / 4 || bytes > UINT64_MAX / 4)
-            return CUDA_ERROR_OUT_OF_MEMORY;
+        if (g.size > UINT64_MAX / 4 || bytes > UINT64_MAX / 4) /* their sum fits 64 bits */
+            return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "the module's variables exceed any device memory");
         bytes += (g.size ? g.size + SG_ALIGN - 1 : SG_ALIGN) / SG_ALIGN * SG_ALIGN;
     }
     return !bytes || has_room(room_arg, bytes)
                ? CUDA_SUCCESS
-               : sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no room for the %llu bytes of variables",
+               : sg_fail(CUDA_ERROR_OUT_OF_MEMORY,
+                         "the module's variables need %llu bytes of device memory, more than is left",
                          (unsigned long long)bytes);
 }
 

@@ -3,6 +3,8 @@
  * limit, as NVML shows each client's usage. */
 #include "../calls.h"
 
+#include "vgb_sum.h"
+
 /* The worker of this process: the wrapped functions have the provider's signatures. */
 static struct wrk_worker *self;
 static const struct vgp_provider *lower; /* functions below this filter */
@@ -120,13 +122,15 @@ static CUresult q_free_async(CUdeviceptr p, CUstream s)
     return r;
 }
 
-#define SG_ROW_ALIGN 16u /* the software GPU's rows of arrays are multiples of it, bytes */
+#define SOFT_ROW_ALIGN 16u /* of the software GPU's arrays (memory/array.h), bytes; charge_test compares */
 
-static uint64_t halved(uint64_t n, unsigned level)
+/* An extent of this level of a mipmap; 0 stays 0. */
+static uint64_t level_extent(uint64_t n, unsigned level)
 {
     return n && !(n >> level) ? 1 : n >> level;
 }
 
+/* Bytes of one level of an array, or of the array itself (level 0). */
 static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level)
 {
     static const unsigned char size[] = {[CU_AD_FORMAT_UNSIGNED_INT8] = 1,
@@ -137,14 +141,14 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level)
     const bool layers = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
     unsigned f = (unsigned)d->Format;
     uint64_t n = f < sizeof(size) && size[f] ? size[f] : 4;
-    const uint64_t dims[] = {d->NumChannels, halved(d->Width, level), halved(d->Height, level),
-                             layers ? d->Depth : halved(d->Depth, level)};
+    const uint64_t dims[] = {d->NumChannels, level_extent(d->Width, level), level_extent(d->Height, level),
+                             layers ? d->Depth : level_extent(d->Depth, level)};
 
     for (unsigned i = 0; i < 4; i++) {
         if (dims[i] && __builtin_mul_overflow(n, dims[i], &n))
             return UINT64_MAX;
-        if (i == 1 && wrk_capabilities.private_memory && n <= UINT64_MAX - SG_ROW_ALIGN)
-            n = (n + SG_ROW_ALIGN - 1) / SG_ROW_ALIGN * SG_ROW_ALIGN;
+        if (i == 1 && wrk_capabilities.private_memory && n <= UINT64_MAX - SOFT_ROW_ALIGN)
+            n = (n + SOFT_ROW_ALIGN - 1) / SOFT_ROW_ALIGN * SOFT_ROW_ALIGN;
     }
     return n;
 }
@@ -173,18 +177,23 @@ static CUresult q_array_destroy(CUarray a)
     return r;
 }
 
-/* All its levels, each of which is padded; without padding that is less than twice the first. */
+/* The software GPU pads the rows of each level; without padding all levels take less than twice the
+ * first. */
+static uint64_t mipmap_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+    uint64_t sum = array_bytes(d, 0);
+
+    if (levels > 1 && !wrk_capabilities.private_memory)
+        return vgb_sum(sum, sum);
+    for (unsigned i = 1; i < levels && i < 64 && (d->Width | d->Height | d->Depth) >> i; i++)
+        sum = vgb_sum(sum, array_bytes(d, i));
+    return sum;
+}
+
 static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
-    uint64_t n = array_bytes(d, 0), more;
+    uint64_t n = device_bytes(mipmap_bytes(d, levels));
 
-    for (unsigned i = 1; i < levels && i < 64 && (d->Width | d->Height | d->Depth) >> i; i++) {
-        more = array_bytes(d, i);
-        n = more > UINT64_MAX - n ? UINT64_MAX : n + more;
-    }
-    if (levels > 1 && !wrk_capabilities.private_memory)
-        n = array_bytes(d, 0) > UINT64_MAX / 2 ? UINT64_MAX : 2 * array_bytes(d, 0);
-    n = device_bytes(n);
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMipmappedArrayCreate(m, d, levels);
@@ -266,10 +275,11 @@ static uint64_t provider_used(void)
 }
 
 /*
- * A library's variables get their memory when it is first used in a context, by whatever call. A module is loaded on a waiter,
- * which may not ask the broker: beyond the whole quota it is refused here, else when it lands (load.c).
+ * Receiver of sg_set_room(). Any call that uses a library for the first time in a context allocates
+ * its variables. A module is loaded on a waiter, which may not ask the broker: a module beyond the
+ * whole quota is refused here, any other that is too large when the load lands (code/load.c).
  */
-static bool room(void *arg, uint64_t bytes)
+static bool variables_have_room(void *arg, uint64_t bytes)
 {
     struct wrk_worker *w = arg;
     const uint64_t limit = __atomic_load_n(&w->quota.limit, __ATOMIC_RELAXED);
@@ -278,7 +288,7 @@ static bool room(void *arg, uint64_t bytes)
         return !limit || bytes <= limit;
     if (!wrk_quota_take(w, bytes))
         return false;
-    wrk_quota_give(w, bytes); /* from here on the provider holds them, and says so */
+    wrk_quota_give(w, bytes); /* once allocated, they are part of what the provider reports */
     return true;
 }
 
@@ -288,7 +298,7 @@ void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const s
     lower = below;
     w->quota.held = provider_used;
     if (lower->sg_set_room)
-        lower->sg_set_room(room, w);
+        lower->sg_set_room(variables_have_room, w);
 #define WRAP(field, fn) \
     if (lower->field) \
     table->field = fn
