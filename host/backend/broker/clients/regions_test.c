@@ -145,7 +145,7 @@ static void test_mapper_rests(void **state)
     }
     for (unsigned again = 0; again < 3; again++) {
         assert_int_equal(map(id), VGPU_S_NO_MEMORY);
-        assert_int_equal(c.nregions, id); /* nothing is left of it */
+        assert_int_equal(c.nregions, id); /* the failed region is not counted */
         assert_int_equal(c.pinned, (uint64_t)id * RUNS * VGP_PAGE);
         assert_int_equal(brk_pins.used, c.pinned);
     }
@@ -173,7 +173,7 @@ static void test_refusals(void **state)
     assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_NO_CLIENT);
 }
 
-/* Nothing is held, no answer is owed. */
+/* No descriptor is held, and no answer is owed. */
 static void as_at_first(void)
 {
     assert_null(c.regions);
@@ -184,8 +184,8 @@ static void as_at_first(void)
     assert_int_equal(c.asked, 0);
 }
 
-/* Memory that cannot be mapped, for want of a place or by the mapper, or whose end is asked for meanwhile: everything is
- * answered once, and the number is free. */
+/* A mapping that fails, in the broker or in the mapper, or is unmapped before it is complete: each
+ * request has one answer, and the region's id is free afterwards. */
 static void test_fails(void **state)
 {
     struct vgb_msg failed = {.type = VGB_M_MAPPED, .region = 1, .status = 1};

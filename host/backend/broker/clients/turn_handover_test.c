@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who has the turn at a GPU, and when the next one gets it. Clock and clients are the test's (linked with --wrap). */
+/* Turns at a GPU: their owner, and the time of a handover. The test provides clock and clients (linked
+ * with --wrap). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ uint64_t __wrap_vgb_now_ns(void)
     return now;
 }
 
-/* The last of what the worker is told: its turn is open, it is over, or (-1) nothing. */
+/* Status of the last TURN that the worker got: 1 open, 0 over; -1: none. */
 static int told(struct worker *w)
 {
     struct vgb_msg m;
@@ -110,7 +111,7 @@ static void a_is_to_end(void)
     assert_int_equal(told(&b), -1); /* not beside the other's work */
 }
 
-/* The next one gets its turn with the word that nothing is in flight any more, without waiting for a tick. */
+/* The next turn begins when the worker reports that no work is in flight, without waiting for a tick. */
 static void test_handed_over(void **state)
 {
     (void)state;
@@ -124,7 +125,7 @@ static void test_handed_over(void **state)
     assert_int_equal(told(&a), -1);
 }
 
-/* Work that does not end holds the next one up for a bounded time. */
+/* Work that does not end delays the next turn for a bounded time. */
 static void test_overrun(void **state)
 {
     (void)state;
@@ -135,7 +136,7 @@ static void test_overrun(void **state)
     assert_int_equal(told(&b), 1);
 }
 
-/* A client that ends in its turn, or while its last work is in flight, leaves the turn to the next one at once. */
+/* The turn of a client that ends, with or without work in flight, goes to the next client at once. */
 static void test_gone(void **state)
 {
     (void)state;
@@ -181,8 +182,8 @@ static void tick_capped(uint64_t ns, bool of_vm, uint32_t cap)
     brk_turns_client_set(&a.client, a.client.fair.weight, of_vm ? 0 : cap);
 }
 
-/* A cap of 50 % lets a client that was idle work for 200 ms, of which 100 ms are saved up; then its turn is over until it
- * has made up for it. */
+/* Under a cap of 50 % a client that was idle works for 200 ms, half of them saved up before. Then its
+ * turn ends until its average is below the cap. */
 static void capped(bool of_vm)
 {
     tick_capped(0, of_vm, 50);

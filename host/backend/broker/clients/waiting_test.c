@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients that wait for device memory of one that ends: what becomes of them. Workers are the test's (linked with --wrap). */
+/* Clients that wait for the device memory of a client that ends. The test provides the workers (linked
+ * with --wrap). */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +40,7 @@ struct brk_proc *__wrap_brk_pool_take(struct brk_client *c)
     return &w->proc;
 }
 
-/* It is reaped when the test says so. */
+/* Leaves the worker unreaped: reaped() ends it. */
 void __wrap_brk_proc_kill(struct brk_proc *p)
 {
     (void)p;
@@ -156,14 +157,14 @@ static void even(void)
     assert_null(brk_books_wrong(&b));
 }
 
-/* The program has ended, its worker is yet to be reaped: who needs its memory waits for that, and then has it. */
+/* The program has exited, its worker is not reaped yet: a request for its memory is granted then. */
 static void test_waits(void **state)
 {
     struct one *a = client(), *b = client();
 
     (void)state;
     assert_int_equal(reserve(a, 800), VGPU_S_OK);
-    assert_int_equal(reserve(b, 500), VGPU_S_QUOTA); /* nobody is about to leave */
+    assert_int_equal(reserve(b, 500), VGPU_S_QUOTA); /* no client is ending */
     brk_client_destroy(a->c);
     assert_int_equal(reserve(b, 500), -1);
     even();
@@ -174,7 +175,7 @@ static void test_waits(void **state)
     assert_int_equal(ended, 2);
 }
 
-/* A worker that the host cannot end has its memory still, for as long as it takes: nobody waits for it. */
+/* A worker that the host cannot kill keeps its memory: requests do not wait for it. */
 static void test_stuck(void **state)
 {
     (void)state;
@@ -192,7 +193,7 @@ static void test_stuck(void **state)
             assert_int_equal(granted(b), VGPU_S_QUOTA);
         assert_int_equal(reserve(b, 500), VGPU_S_QUOTA);
         even();
-        assert_int_equal(reserve(b, 300), VGPU_S_OK); /* which is there */
+        assert_int_equal(reserve(b, 300), VGPU_S_OK); /* within the quota */
         if (!destroyed)
             brk_client_destroy(a->c);
         assert_int_equal(reserve(b, 500), VGPU_S_QUOTA);
@@ -205,7 +206,7 @@ static void test_stuck(void **state)
     }
 }
 
-/* Of two that wait one dies, and waits no more; the other has what it waited for. */
+/* One of two waiting clients dies: only the other one is granted its request. */
 static void test_waiting_one_dies(void **state)
 {
     struct one *a = client(), *b = client(), *other = client();
@@ -215,7 +216,7 @@ static void test_waiting_one_dies(void **state)
     brk_client_destroy(a->c);
     assert_int_equal(reserve(b, 500), -1);
     assert_int_equal(reserve(other, 600), -1);
-    reaped(b); /* its worker only: the client is there, dead */
+    reaped(b); /* the worker is reaped, the client remains, dead */
     assert_int_equal(b->c->state, BRK_C_DEAD);
     even();
     assert_int_equal(granted(other), -1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Several clients that hold room for images, and one that finds none: with real brokers and workers, as in limits_test.c. */
+/* Several clients hold room for images and another one finds none: real brokers and workers, as in
+ * limits_test.c. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,14 +18,14 @@
 
 #define WANTED "another client wants room for images"
 
-/* The first bytes of an image, whose rest never comes. */
+/* Sends the first bytes of an image and never the rest. */
 static void begin_image(struct guest *g, uint64_t total)
 {
     struct vgp_args_vgpBlobAppend a = {.blobId = 1, .totalSize = total, .data_len = 16};
     static const uint8_t bytes[16];
 
     guest_submit(g, VGP_vgpBlobAppend, VGP_NO_REPLY, &a, sizeof(a), bytes, sizeof(bytes));
-    assert_int_equal(guest_context(g), 0); /* so that it has been seen */
+    assert_int_equal(guest_context(g), 0); /* the broker has seen the image by then */
 }
 
 static unsigned lines_with(const char *path, const char *text)
@@ -40,7 +41,7 @@ static unsigned lines_with(const char *path, const char *text)
     return n;
 }
 
-/* All that hold room are asked to leave some, not one of them: it may be any whose images do not move. */
+/* Every client that holds room is asked to release it: any one of them may be stuck. */
 static void test_all_are_asked(void **state)
 {
     char log[] = "/tmp/vgb-log-XXXXXX";

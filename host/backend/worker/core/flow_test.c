@@ -360,7 +360,7 @@ static void launch(uint64_t func, uint32_t grid)
     wrk_flow_issued(&c);
 }
 
-/* How many such launches a turn of 10 ms takes. */
+/* Number of such launches that a turn of 10 ms admits. */
 static unsigned launches(uint64_t func, uint32_t grid, uint32_t turn)
 {
     static struct vgp_args_vgpLaunch a;
@@ -376,7 +376,7 @@ static unsigned launches(uint64_t func, uint32_t grid, uint32_t turn)
     return n;
 }
 
-/* What a kernel costs is learnt of that kernel with that grid: another one is still unknown, a millisecond. */
+/* Costs are learnt per kernel and grid; an unknown launch is assumed to take 1 ms. */
 static void test_costs(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void test_costs(void **state)
     usleep(30000);
     done = records;
     wrk_flow_look(&w, true);
-    assert_int_equal(launches(101, 8, 2), 1); /* beside it there is no room for another one */
+    assert_int_equal(launches(101, 8, 2), 1); /* its cost of 30 ms exceeds the turn */
     assert_int_equal(launches(102, 8, 3), 10);
     assert_int_equal(launches(101, 9, 4), 10);
 }

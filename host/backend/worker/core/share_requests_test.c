@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the broker is asked when objects are shared, in which order, and what becomes of its answers. The broker is the test. */
+/* Requests to the broker about shared objects, their order, and the use of its answers. The test is
+ * the broker. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -66,7 +67,7 @@ static void will_say(uint32_t status, uint8_t token, uint32_t holder, int fd)
     assert_int_equal(vgb_msg_send(broker, &m, &fd, fd >= 0, 0), 0);
 }
 
-/* The next request that the broker got: its type, 0: none; its token begins with *token. */
+/* Type of the next request to the broker, 0: none; *token: the first byte of its token. */
 static uint32_t heard(uint8_t *token)
 {
     struct vgb_msg m;
@@ -92,7 +93,7 @@ static void drop_elsewhere(uint8_t *token)
     assert_int_equal(pthread_join(t, NULL), 0);
 }
 
-/* The channel is the dispatcher's: what another thread drops is told by it, once it is woken, each object once. */
+/* Only the dispatcher uses the channel: it reports what another thread dropped, each object once. */
 static void test_dropped_elsewhere(void **state)
 {
     uint8_t one[VGB_TOKEN], two[VGB_TOKEN], token = 0;
@@ -119,14 +120,14 @@ static void test_dropped_elsewhere(void **state)
     assert_int_equal(seen, 3);
     wrk_share_flush(&w);
     assert_int_equal(heard(&token), 0);
-    /* By the dispatcher itself, at once. */
+    /* The dispatcher reports its own drops at once. */
     will_say(VGPU_S_OK, 0, 0, -1);
     ops.close(&w, one);
     assert_int_equal(heard(&token), VGB_M_SHARE_DROP);
     assert_false(wrk_share_pending());
 }
 
-/* At the limit of objects, one that was dropped elsewhere makes room for the one that is created or opened next. */
+/* At the limit of objects, a drop by another thread makes room for the next object. */
 static void test_drops_first(void **state)
 {
     uint8_t old[VGB_TOKEN], token[VGB_TOKEN], first = 0;
@@ -155,7 +156,7 @@ static void test_drops_first(void **state)
     }
 }
 
-/* Refusals: no such object is one thing, no memory another; no descriptor is left of either. */
+/* A missing object and missing memory have different errors; neither leaves a descriptor open. */
 static void test_refused(void **state)
 {
     uint8_t token[VGB_TOKEN] = {0}, first;
@@ -173,7 +174,7 @@ static void test_refused(void **state)
     assert_int_equal(holder, 0);
     for (unsigned i = 0; i < 3; i++)
         assert_true(heard(&first));
-    /* The broker is not asked for what is no kind of memory. */
+    /* An unknown kind is refused without a request to the broker. */
     assert_int_equal(ops.create(&w, 0, VGP_PAGE, token, &holder), -1);
     assert_int_equal(ops.create(&w, VGB_SHARE_EVENT + 1, VGP_PAGE, token, &holder), -1);
     assert_int_equal(ops.open(&w, 0, token, &holder), -1);
@@ -184,7 +185,7 @@ static void test_refused(void **state)
     close(fd);
 }
 
-/* Bytes of a driver's handle: kept by the broker, and no memory comes back with them. */
+/* The broker keeps the bytes of a driver's handle and returns them without memory. */
 static void test_payload(void **state)
 {
     uint8_t payload[VGB_PAYLOAD] = {0}, token[VGB_TOKEN], first;

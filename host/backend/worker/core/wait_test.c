@@ -486,7 +486,8 @@ static bool over_within(unsigned ms)
     return atomic_load(&over);
 }
 
-/* A context ends behind the calls in it, and those about objects of it or of a green one on it; not behind others. */
+/* The end of a context waits for calls in it and for calls about its objects or those of its green
+ * contexts, and for no other calls. */
 static void test_context_ends_behind(void **state)
 {
     struct vgp_record rec = {.reply_slot = VGP_NO_REPLY};
@@ -525,7 +526,7 @@ static void test_context_ends_behind(void **state)
     }
 }
 
-/* No waiter can be started, and there is none: the worker ends and says so, instead of answering never. */
+/* Without any waiter thread the worker exits with a message: the call would have no answer. */
 static void test_no_waiter(void **state)
 {
     int status = 0;
@@ -545,7 +546,7 @@ static void test_no_waiter(void **state)
     assert_int_equal(WEXITSTATUS(status), 1);
 }
 
-/* No further waiter can be started: the calls wait for the one there is, and each later call tries again. */
+/* When no further waiter can be started, calls queue for the existing one; each later call tries again. */
 static void test_few_waiters(void **state)
 {
     enum { CALLS = 2 * WRK_WAITERS_MAX };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where memory of the guest is mapped, and what is left there when it has been taken away. What file system a file is on
- * can be what the test says (linked with --wrap).
+ * Places of mapped guest memory, and their state after unmapping. The test can replace the file
+ * system of a file (linked with --wrap).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -231,7 +231,7 @@ int __wrap_fstatfs(int fd, struct statfs *s)
     return 0;
 }
 
-/* The pages of a file are what a hugetlbfs says of itself, up to the largest of this architecture; of no other one. */
+/* Only hugetlbfs reports a page size that is used, up to the largest one of the architecture. */
 static void test_page_sizes(void **state)
 {
     static const struct {

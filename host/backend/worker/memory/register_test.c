@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which memory of the guest the provider is given to register. */
+/* Guest memory that the worker registers with the provider. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 
 static struct wrk_memory memory;
 static struct wrk_worker w;
-/* Region 1, at an address that nothing is at; where the guest has it. */
+/* Region 1, at an unmapped address, equal to the guest's. */
 static uint64_t map(uint64_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
