@@ -255,7 +255,7 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 {
     w->alive = SG_FULL;
     sg_warp_set_mask(w, SG_FULL);
-    memset(w->lie, 0, sizeof(w->lie)); /* known of values that change now */
+    memset(w->lie, 0, sizeof(w->lie)); /* depends on the values computed here */
     if (a->native)
         a->native(w, a->insns);
     for (uint32_t i = 0; i < a->n && !a->native; i++)

@@ -110,7 +110,7 @@ struct sg_code {
     struct sg_ahead ahead[SG_AHEAD_COUNT];
     bool zero_regs;        /* some register may be read before it is written */
     bool rows;             /* only for blocks whose rows are whole warps: sg_block_in_rows() */
-    bool rows_help;        /* decoded for such blocks, more values are the same in all lanes */
+    bool rows_help;        /* code for such blocks would have more uniform values */
     uint32_t hoisted_regs; /* 32-bit registers written by the code that runs ahead */
     /* For native code (jit/jit.h). flat: per 128 bytes below slots_begin: 1, 2: start of a value of
        32 or 64 bits that is the same in every lane; 0: none. SG_FLAT_UNITS entries; NULL: no such
@@ -202,7 +202,7 @@ static inline bool sg_sreg_flat(uint32_t r)
            (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
 }
 
-/* The same in the code of a kernel. */
+/* As sg_sreg_flat(), in the code of a kernel. */
 static inline bool sg_code_sreg_flat(const struct sg_code *c, uint32_t r)
 {
     return (c->rows && (r == SG_SR_TID_Y || r == SG_SR_TID_Z)) || sg_sreg_flat(r);
@@ -251,7 +251,7 @@ struct sg_kernel {
     bool relocated;
     struct sg_diag diag;
     struct sg_code code;
-    bool compiled, rows_tried; /* native code of `code`, and `rows`: made, or refused */
+    bool compiled, rows_tried; /* native code of `code`, and `rows`, have been attempted */
     struct sg_code *rows;      /* for blocks of whole rows (`code.rows_help`); NULL: none */
 };
 

@@ -13,7 +13,7 @@ void td_damage(struct sg_code *c);
 /* Prints and counts fields in operation rows that depend on a rule that does not check them. */
 unsigned td_odd_rows(void);
 
-/* Any handle is a picture of 8 x 8. */
+/* A texture lookup for which every handle is an image of 8 x 8. */
 const struct sg_texture *td_texture(void *unused, uint64_t handle, bool surface);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks of all shapes, in turn and from two threads at once, with values that are uniform in whole rows, loop
- * counters and loads from uniform addresses (exec/rows_test.h): what a child process without native code, where no
- * value of a block counts as uniform, computed of the same kernels. So are faults: message, thread and line.
+ * Kernels with values that are uniform in whole rows, uniform loop counters and loads from uniform
+ * addresses (exec/rows_test.h), in blocks of all shapes, one after another and from two threads at
+ * once. Results and faults (message, thread, line) equal those of a child process without native
+ * code, which treats no value of a block as uniform.
  */
 #include "exec/bytecode.h"
 #include "exec/rows_test.h"
@@ -202,7 +203,7 @@ static void at_once(const struct buffers b[2])
     }
 }
 
-/* The kernels do what this is about: second code, where the block fits it, and only there. */
+/* Without code for whole rows the comparison would prove nothing: it exists and runs where the block fits. */
 static void has_rows(void)
 {
     const uint32_t yes[3] = {64, 2, 1}, no[3] = {48, 2, 1};

@@ -4,9 +4,9 @@
 #define SG_ROWS_TEST_H
 
 /*
- * %r1 to %r3: %tid; %r4 to %r6: %ntid; %r7: %ctaid.x; %r8: index of the thread in its block; %r20: the result, at
- * first 0; %rd2: table of 1024 words, constant; %rd3: 256 bytes of the lanes of a block with this %tid.y,
- * %tid.z and %tid.x / 32.
+ * %r1 to %r3: %tid; %r4 to %r6: %ntid; %r7: %ctaid.x; %r8: index of the thread in its block; %r20:
+ * the result, initially 0; %rd2: constant table of 1024 words; %rd3: 256 bytes for the lanes of a
+ * block with this %tid.y, %tid.z and %tid.x / 32.
  */
 #define ROWS_HEAD \
     ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 p0, .param .u64 p1, .param .u64 p2)\n{\n" \

@@ -32,7 +32,8 @@ static inline void sg_jit_broadcast(struct jit *j, u32 v, u32 value)
     ev(B(j), (struct vop){M38, P66, 0, 0x7c}, v, 0, RAX, 0, 0);
 }
 
-/* Makes the result of an addition of 64 bits a sum. Returns false, with nothing emitted, if it is none that helps. */
+/* Makes the result of a 64-bit addition a sum (jit/memory/sums.h). Returns false, with nothing
+   emitted, if that does not help. */
 bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in);
 
 static inline void sg_jit_finish(struct jit *j, const struct sg_insn *in, u32 h, u32 hs, u32 rd)

@@ -330,8 +330,8 @@ static void half_to_f64(struct jit *j, u32 d, u32 v, bool upper, bool sign)
 }
 
 /*
- * Division of 32-bit integers by way of f64, which is exact (exec/ops/integer.c). A divisor of 0 gives all ones: so does the
- * conversion to unsigned of what it gives in f64.
+ * Divides 32-bit integers in f64, which is exact (exec/ops/integer.c). A divisor of 0 gives all ones,
+ * as the conversion of an f64 infinity or NaN to unsigned does.
  */
 static bool e_div(struct jit *j, const struct sg_insn *in, u32 arg)
 {

@@ -32,9 +32,9 @@ struct vregs {
 /* A register of 64-bit values that is a sum (jit/memory/sums.c). */
 struct sum {
     u32 key;    /* operand code of the register */
-    u32 base;   /* the hoisted register that is a part of it */
-    u32 place;  /* of its uniform part, in the warp's `sums` */
-    bool valid; /* the register has this value, wherever it is */
+    u32 base;   /* operand code of its hoisted part */
+    u32 place;  /* index of its uniform part in the warp's `sums` */
+    bool valid; /* the register still has this value */
     u8 unsaved; /* a bit per chunk: neither in a vector register nor in memory */
 };
 

@@ -120,7 +120,7 @@ static void test_generation(void **state)
     assert_true(sg_mem_generation != before);
 }
 
-/* Kernels of a context reach the memory of its peers: of as many as it may have, of each by itself, until it is taken back. */
+/* Kernels access the memory of each enabled peer context, up to the maximum, until it is disabled. */
 static void test_peers(void **state)
 {
     static struct sg_space peer[SG_MAX_PEERS + 1], self = {.id = 2000};
@@ -148,7 +148,7 @@ static void test_peers(void **state)
         assert_true(sg_mem_generation != before); /* what a kernel has looked up is stale */
         assert_false(sg_mem_check(CTX(self), at[i], 4, true, &hit));
         assert_false(sg_mem_drop_peer(CTX(self), peer[i].id));
-        /* Its place is another one's now. */
+        /* The slot is reused by another peer. */
         assert_int_equal(sg_mem_add_peer(CTX(self), peer[SG_MAX_PEERS].id), CUDA_SUCCESS);
         assert_true(sg_mem_check(CTX(self), at[SG_MAX_PEERS], 4, true, &hit));
         assert_true(sg_mem_drop_peer(CTX(self), peer[SG_MAX_PEERS].id));

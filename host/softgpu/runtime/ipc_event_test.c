@@ -162,7 +162,7 @@ static bool sleeper_sleeps(const struct sleeper *s)
     return state == 'S';
 }
 
-/* Waiters of other processes sleep until a record completes, and are woken by that: they need not look by themselves. */
+/* The completion of a record wakes sleeping waiters of other processes, which need not poll. */
 static void test_wakes(void **state)
 {
     struct sg_ipc_event *x = sg_ipc_event_new();

@@ -335,7 +335,7 @@ static unsigned descriptors(void)
     return n;
 }
 
-/* What is exported and imported as a descriptor keeps none once it has ended, and takes none from its caller. */
+/* Memory exported or imported as a descriptor closes its own descriptors, and not the caller's. */
 static void test_descriptors(void **state)
 {
     CUcontext c = ctx_begin();

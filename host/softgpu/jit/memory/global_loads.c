@@ -165,7 +165,8 @@ static bool covers(const struct group *g, const struct sg_insn *in, u32 arg)
     return in->imm >= g->low && in->imm + touched(arg) <= g->high && (arg & 15) * (arg >> 8 & 15) <= g->align;
 }
 
-/* The group of a load, to be checked together; *fresh: this is its first. NULL, with nothing emitted, if the load is alone. */
+/* The group of loads that are checked together with this one; *fresh: it is the first. Returns NULL,
+   with nothing emitted, if the load is alone. */
 static struct group *group_of(struct jit *j, struct stub *s, const struct sg_insn *in, bool *fresh)
 {
     struct group *g = NULL, opened;
@@ -216,8 +217,8 @@ static void check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
 }
 
 /*
- * Tests the window of a load that is not the first of its group, as sg_jit_window_test(). The loads of a group have the same
- * addresses but for a constant: what the first one's test has found holds for those whose windows were learnt from the same
+ * As sg_jit_window_test(), for a later load of a group. The addresses of its loads differ by a
+ * constant, so the result for the first load holds for each whose windows were learnt from the same
  * distances.
  */
 static void window_of_group(struct jit *j, struct stub *s, const struct group *g, const u32 ad[4],
@@ -331,8 +332,8 @@ static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4]
 }
 
 /*
- * The path for lanes in windows. Returns the jump at its end to be patched; the other paths follow. Lanes that match need no
- * comparison of each address with the allocation: the first one's address tells all of them.
+ * The path for lanes in windows. Returns the jump at its end to be patched; the other paths follow.
+ * Matching lanes have known distances, so only the address of lane 0 is compared with the allocation.
  */
 static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
                           u32 d[4][4], bool two, struct group *g, bool fresh)
@@ -389,7 +390,7 @@ static bool lies_in_row(const struct jit *j, u32 arg, bool two)
     return (two || ((arg & 15) == 4 && (arg >> 8 & 15) < 3)) && !j->masked;
 }
 
-/* Jumps unless the warp has found that the lanes of the load lie so. */
+/* Jumps unless w->lie of the load has this value (jit/memory/sums.h). */
 static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
 {
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), how);
@@ -397,8 +398,9 @@ static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
 }
 
 /*
- * A load from a sum. How its lanes lie depends on a hoisted value alone: it is found once (sg_jit_sum_learn()), and the
- * addresses themselves are needed only where lanes lie apart, in the registers ad.
+ * A load from a sum. The distances of its lanes depend on a hoisted value alone and are found once
+ * (sg_jit_sum_learn()); the registers ad get the addresses only if lanes are neither in a row nor in
+ * windows.
  */
 static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const struct sum *sum,
                      const u32 ad[4], u32 d[4][4], bool two, struct group *g, bool fresh)

@@ -2,8 +2,8 @@
 /*
  * Sums (jit/memory/sums.h). Most addresses are the sum of a value that is the same in all lanes and of one
  * that differs between them but not between blocks, since it was hoisted. Such a sum is not computed:
- * its uniform part is a number in the warp's memory, and lanes are added when an instruction asks
- * for them. A load from it knows from one run of the warp to the next how its lanes lie.
+ * its uniform part is a number in the warp's memory, added to the lanes when an instruction reads
+ * them. The layout of the lanes of a load from a sum is kept from one run of the warp to the next.
  */
 #include "jit/ops.h"
 #include "jit/memory/sums.h"
@@ -66,7 +66,7 @@ static bool leads_to_address(struct jit *j, const struct sg_insn *in)
     return false;
 }
 
-/* The number of a new sum. There is one: no more sums than numbers, and their own are taken by others only once they are dropped. */
+/* A free index into w->sums. There is one: each sum has one, and at most SG_NATIVE_SUMS exist. */
 static u32 free_place(const struct jit *j)
 {
     u32 used = 0;
@@ -76,7 +76,7 @@ static u32 free_place(const struct jit *j)
     return (u32)__builtin_ctz(~used);
 }
 
-/* Drops sums that stand for nothing any more. */
+/* Drops sums whose value is neither wanted nor still to be written. */
 static void sweep(struct jit *j)
 {
     u32 n = 0;
@@ -120,8 +120,8 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
     const struct sum *from;
     u32 base, flat, key, place;
 
-    if (j->masked || j->ahead_of || sg_jit_flat(j, in->d) ||
-        sg_jit_flat(j, in->a) == sg_jit_flat(j, in->b) || j->nsums == SG_NATIVE_SUMS)
+    if (j->masked || j->ahead_of || sg_jit_flat(j, in->d) || sg_jit_flat(j, in->a) == sg_jit_flat(j, in->b) ||
+        j->nsums == SG_NATIVE_SUMS)
         return false;
     flat = sg_jit_flat(j, in->a) ? in->a : in->b;
     key = flat == in->a ? in->b : in->a;

@@ -5,19 +5,20 @@
 
 #include "jit/memory/windows.h"
 
-/* What a warp knows of the lanes of a load from a sum (w->lie). It holds for a launch, or for a row of its blocks. */
+/* Layout of the lanes of a load from a sum (w->lie), valid for a launch or for a row of its blocks. */
 enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };
 
-/* The sum that register op is. NULL: it is none. */
+/* The sum that register op stands for. NULL: none. */
 struct sum *sg_jit_sum(struct jit *j, u32 op);
-/* Chunk h of the sum to register v; the address of lane 0 to RAX. */
+/* Loads chunk h of the sum into vector register v. */
 void sg_jit_sum_lanes(struct jit *j, const struct sum *x, u32 h, u32 v);
+/* Loads the sum of lane 0 into RAX. */
 void sg_jit_sum_first(struct jit *j, const struct sum *x);
-/* Writes the chunks that are nowhere else to the register file; clobbers register 7. */
+/* Writes chunks that exist only as sums to the register file; clobbers vector register 7. */
 void sg_jit_sums_save(struct jit *j, const struct sum *sums, u32 n);
-/* Chunk h of register op gets another value, or is not wanted any more. */
+/* Called when chunk h of register op gets another value, or is dead. */
 void sg_jit_sums_changed(struct jit *j, u32 op, u32 h);
-/* As sg_jit_window_learn(), and stores in w->lie how the lanes lie. */
+/* As sg_jit_window_learn(), and stores the layout of the lanes in w->lie. */
 void sg_jit_sum_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_window *x);
 
 #endif

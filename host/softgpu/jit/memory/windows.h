@@ -70,12 +70,13 @@ struct window_misses {
 void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x, struct window_misses *m);
 void sg_jit_window_missed(struct jit *j, const struct window_misses *m);
 /*
- * RSI: the window of s, which matches, and whose `align` is k's. Jumps to the slow path unless all of its lanes may perform the
- * access k. RAX: the address of lane 0, from register ad.
+ * RSI: the window of s, which matches, and whose `align` is k's. Jumps to the slow path unless all
+ * of its lanes may perform the access k. RAX: the address of lane 0, from register ad.
  */
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad);
-/* RSI: x; RAX: the address of lane 0. Loads n words into the registers d, of size bytes a lane (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2, k3
-   and registers 0 to 6. */
+/* RSI: x; RAX: the address of lane 0. Loads n words of `size` bytes per lane into the registers d
+   (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2, k3 and vector registers
+   0 to 6. */
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
 /* The same with AVX2 (jit/avx2/windows.c); size: bytes per lane. */
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);

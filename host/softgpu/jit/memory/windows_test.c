@@ -207,7 +207,8 @@ static void edge(const char *text, unsigned pattern, uint32_t m, int beyond, con
     data = all;
 }
 
-/* Loads through one register, which are checked together: the first one's lanes tell for all. 20 bytes for each lane and turn. */
+/* Loads through one register, which are checked together by the addresses of the first. 20 bytes per
+   lane and turn. */
 #define GROUP(name, loads) \
     ".visible .entry " name \
     "(.param .u64 data, .param .u64 off, .param .u64 out, .param .u32 n, .param .u32 m)\n{\n" \
@@ -252,8 +253,8 @@ static bool group_same(uint32_t turns, uint32_t m, bool halves)
 }
 
 /*
- * Two turns in the middle, then one whose highest (up) or lowest byte is the allocation's last or first, or (beyond) 8 bytes
- * further: the fault of that lane and of that load, after all that is before it.
+ * Two turns in the middle of an allocation, then one whose highest (up) or lowest byte is its last or
+ * first, or (beyond) 8 bytes further: that lane and that load fault, after all work before them.
  */
 static void group(const char *kernel, unsigned pattern, uint32_t m, bool up, bool beyond, const char *name)
 {
@@ -293,7 +294,8 @@ static void group(const char *kernel, unsigned pattern, uint32_t m, bool up, boo
     data = all;
 }
 
-/* Every second lane is aligned for the first load of the group only: a fault each time, also when the distances are known. */
+/* Every second lane is aligned for the group's first load only: faults each time, also with known
+   distances. */
 static void group_misaligned(const char *kernel, uint32_t step, uint32_t m, const char *name)
 {
     struct sg_fault f = {0};
