@@ -27,8 +27,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Maximum size in bytes of copies to the device and fills that may complete without a wait. A program may measure the time of larger ones, of which the wait is a small
- * part. */
+/* Maximum size in bytes of copies to the device and fills that may complete without a wait. A
+ * program may measure the time of larger ones, of which the wait is a small part. */
 #define VCU_OWE_MAX (256u << 10)
 
 /* ---- called by submit.c --------------------------------------------------------------------- */

@@ -310,10 +310,10 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     known = vcu_memory_find(dptr, &p);
     if (known && p.m.graph)
         return vgp_call_vgpGraphMemFree(dptr, hStream);
-    /* The record has no reply: what the driver would refuse has to be known here. */
+    /* The record has no reply, so memory that the driver would refuse to free is refused here. */
     if (known && (p.m.imported || (p.m.opened && p.m.pool == 0)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
-                          "%#llx is memory of another process or driver: it ends by %s",
+                          "%#llx is memory of another process or driver; free it with %s",
                           (unsigned long long)dptr, p.m.imported ? "cuMemFree" : "cuIpcCloseMemHandle");
     if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
