@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of a recording: its name, its limit, its end, and the rows of copies; each recorded by a process of its own. */
+/* The file of a recording: name, limit, end, rows of copies. A child process makes each recording. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

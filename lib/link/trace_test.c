@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace as its readers see it: each form of it, every byte of a text, long texts, threads; in a process of its own. */
+/* The output of the trace: each format, every byte value in a text, long texts, threads. A child
+ * process makes each trace. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -146,7 +147,7 @@ static void test_off(void **state)
                             "");
 }
 
-/* A file for each process, to which is added; what cannot be opened goes to standard error, with the reason. */
+/* Each process appends to its file; without a file the trace goes to stderr, after the reason. */
 static void test_files(void **state)
 {
     char pattern[96], own[192], *at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices by index, UUID and place on the bus, with GPUs that differ in one number each; how long a wait for events
- * takes: device.c and events.c. */
+/* device.c: devices by index, UUID and bus address, among GPUs that differ in one number each;
+ * events.c: the duration of waits for events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Part of vgpu_test.sh: what is said of a real backend and of its clients. $work/v and $work/c are its sockets, $daemon its process.
+# Part of vgpu_test.sh: output about a real backend and its clients. $work/v and $work/c are its sockets, $daemon its process.
 served=(env "VGPU_SOCKET=$work/v" "VGPU_NVML_DIR=$build/userspace/libnvidia-ml")
 mkfifo "$work/client.fifo"
 VGPU_SOCKET=$work/v /usr/bin/python3 -c '
@@ -30,7 +30,7 @@ same "smi --query-compute-apps: less than a MiB is 0, not unknown" "$client, 0 M
 kill $client
 wait $client 2> /dev/null
 
-# Names that a client or a backend of another's making gives: every byte that there is.
+# Names from hostile clients and backends: every byte value.
 mkfifo "$work/bytes.fifo"
 /usr/bin/python3 -c '
 import os, socket

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Replies that differ in one field, for each field of each call that has results: a plain one is a difference that is
- * named, one that may differ is counted, a handle or an address is learnt once and held to it.
+ * Replies that differ in one field, for every field of every call with results. Plain fields are
+ * reported by name, fields that may differ are counted, and the first difference of a handle or
+ * address is its translation from then on.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -206,7 +206,7 @@ static void test_local_storage(void **state)
     vcu.state = VCU_NEW;
 }
 
-/* The tools' numbers of contexts and streams: as those of the API, or one for each context, stream and thread. */
+/* The tools' ids: of contexts as in the API, of streams one per context, stream and thread. */
 static void test_tools_ids(void **state)
 {
     const void *const *t = table("21318c60971432488ca641ff7324c8f2");

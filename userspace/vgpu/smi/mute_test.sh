@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Part of vgpu_test.sh: every form of the status of one backend that answers beside two that do not, and of those two alone: in
-# a network of their own, which has no other backend's socket.
+# Part of vgpu_test.sh: every status page with one backend that answers and two that do not, and with those two alone. A network
+# namespace of its own hides the sockets of other backends.
 cat > "$work/muted.sh" <<'END_OF_SCRIPT'
-# backend NAME PROCESS: one that answers, as process `pid`
+# backend NAME: starts one that answers; its process is $pid
 backend()
 {
     rm -f "$work/muted.ready"
@@ -10,7 +10,7 @@ backend()
     pid=$!
     for _ in $(seq 600); do [ -s "$work/muted.ready" ] && break || sleep 0.1; done
 }
-# forms: what each form says, with the processes by name
+# forms: the output of each page, with names for process ids
 forms()
 {
     local form
@@ -31,7 +31,7 @@ kill -CONT "$one" "$three"
 kill "$one" "$three"
 wait
 END_OF_SCRIPT
-# form FILE FORM: of what forms() has written
+# form FILE FORM: the part for one page of the output of forms()
 form()
 {
     awk -v want="== $2" '/^== / { on = $0 == want; next } on' "$work/$1"
@@ -60,11 +60,11 @@ if [ -n "$network" ]; then
 import json, sys
 s = json.load(sys.stdin)
 print(" ".join(b["name"] for b in s["backends"]), *sorted(",".join((b["pid"], b["name"])) for b in s["no_answer"]))')"
-        same "metrics, $answers of $((answers + 2)): who is up" "$([ $answers = 1 ] && echo "TWO 1 ")ONE 0 THREE 0" \
+        same "metrics, $answers of $((answers + 2)): backends up" "$([ $answers = 1 ] && echo "TWO 1 ")ONE 0 THREE 0" \
             "$(form muted.$file metrics | sed -nE 's/^vgpu_up\{.*backend="([A-Z]+)"\} ([01])$/\1 \2/p' | sort -k2,2r -k1,1 | xargs)"
-        same "metrics, $answers of $((answers + 2)): figures only of who answers" "$answers" \
+        same "metrics, $answers of $((answers + 2)): figures only of backends that answer" "$answers" \
             "$(form muted.$file metrics | grep -c '^vgpu_calls_total{')"
-        same "smi --host, $answers of $((answers + 2)): never that there is none" 0 \
+        same "smi --host, $answers of $((answers + 2)): does not say that no backend runs" 0 \
             "$(form muted.$file "smi --host" | grep -c "no vgpu-backend runs")"
     done
 else

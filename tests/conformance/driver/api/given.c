@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Structures that calls fill in: each byte, padding included, is left as it was or depends on the object alone, never on
- * what the stack had before.
+ * Structures that calls fill in: each byte, padding included, is unchanged or depends on the object
+ * alone, never on old contents of the stack.
  */
 #include "conform.h"
 

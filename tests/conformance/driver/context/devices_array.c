@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Arrays of two devices: nodes that copy into them, with the context of either, and after one of the two was reset. */
+/* Arrays of two devices: copy nodes into them with the context of either, also after a reset of one. */
 #include "conform.h"
 
 #define WIDTH 64u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Flags of contexts: each alone and all of them, by each call that sets them, are given back by each that asks. */
+/* Context flags: every query returns what every setter set, for each flag alone and all together. */
 #include "conform.h"
 
 static const unsigned sched[] = {CU_CTX_SCHED_AUTO, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,

@@ -185,8 +185,8 @@ CASE(graph_pageable_change, CF_CTX)
     NEED(cuMemFreeHost(pinned));
 }
 
-/* Child graphs with such copies, whose graph is never asked for: nothing of them is left, and nothing of an earlier one is
- * in a later one that may be at its place. */
+/* Child graphs with such copies, never queried: destroying them frees the copies, and a later graph at
+ * the same address has none of them. */
 CASE(graph_pageable_child, CF_CTX)
 {
     static uint32_t in[N], out[N];

@@ -114,7 +114,7 @@ CASE(managed_module, CF_CTX)
     OK("unload", cuModuleUnload(m));
 }
 
-/* What the program writes while the device is at work beside it: neither overwrites the other's bytes, however near. */
+/* Program and device write adjacent bytes at the same time: neither overwrites the other's. */
 CASE(managed_beside, CF_CTX)
 {
     CUmodule m = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory after a call that was refused to end it: as it was, for queries and for use; then the right call ends it, once. */
+/* Memory after a refused free: unchanged for queries and use; the right call then frees it, once. */
 #include "peer.h"
 
 #include <stdlib.h>

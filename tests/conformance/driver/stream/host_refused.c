@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Host functions that are refused: they never run, those that were issued before run without another call of the
- * program, and the same call made right runs once.
+ * Refused host functions never run; those issued before run without a further call of the program,
+ * and the corrected call runs its function once.
  */
 #include "conform.h"
 
