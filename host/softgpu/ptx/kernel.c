@@ -24,7 +24,7 @@ static int decode_verified(struct sg_kernel *k, struct sg_code *code, struct sg_
 }
 
 /* Native code for blocks of every size; the kernel is locked. */
-static void compile(struct sg_kernel *k)
+static void kernel_compile(struct sg_kernel *k)
 {
     if (!k->compiled)
         sg_jit_compile(&k->code);
@@ -56,7 +56,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
             k->relocated = ready;
             /* the first launch shows which code is wanted natively if there can be two */
             if (ready && !k->code.rows_help)
-                compile(k);
+                kernel_compile(k);
         }
     }
     r = k->result;
@@ -100,7 +100,7 @@ const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3
         c = k->rows ? k->rows : c;
     }
     if (k->relocated && c == &k->code)
-        compile(k);
+        kernel_compile(k);
     pthread_mutex_unlock(&k->lock);
     return c;
 }

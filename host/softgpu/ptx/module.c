@@ -465,7 +465,7 @@ static int parse_alias(struct parse *p)
 }
 
 /* Register limits passed to cuLinkCreate are stored in the linked text (api/code/link.c). */
-static void pragma(struct parse *p, const struct sg_tok *t)
+static void module_pragma(struct parse *p, const struct sg_tok *t)
 {
     static const char key[] = SG_PRAGMA_REGISTERS;
     const char *at = t->s, *end = t->s + t->len;
@@ -496,7 +496,7 @@ static int skip_debug(struct parse *p)
         struct sg_lex at = p->l;
 
         for (sg_lex_next(&at); at.tok.kind == SG_T_STR || sg_tok_is(&at, ','); sg_lex_next(&at))
-            pragma(p, &at.tok);
+            module_pragma(p, &at.tok);
         return sg_parse_pragma(&p->l, p->diag);
     }
     if (sg_tok_eq(&p->l.tok, ".loc"))

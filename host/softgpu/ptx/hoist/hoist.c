@@ -26,7 +26,7 @@
 
 /* Operations without side effects that compute a result from their operands, by the start of
    their names. */
-static bool pure(const char *name)
+static bool hoist_is_pure(const char *name)
 {
     static const char *const begin[] = {
         "mov.b",  "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",    "sub.",  "mul.",
@@ -44,7 +44,7 @@ static bool pure(const char *name)
 }
 
 /* Operations whose native form writes whole registers, or a single predicate word. */
-static bool simple(const char *name)
+static bool hoist_is_simple(const char *name)
 {
     static const char *const names[] = {
         "mov.b32",      "mov.b64",      "add.b32",    "add.b64",    "sub.b32",      "sub.b64",
@@ -62,7 +62,7 @@ static bool simple(const char *name)
 }
 
 /* Loads of one value of global memory. */
-static bool load(const char *name)
+static bool hoist_is_load(const char *name)
 {
     static const char *const names[] = {"ld.g.b32", "ld.g.b64", "ld.g.u16", "ld.g.s16", "ld.g.u8", "ld.g.s8"};
 
@@ -80,11 +80,11 @@ uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule)
         const char *name = sg_op_name(fn);
 
         h->seen[i].fn = fn;
-        h->seen[i].class = !name          ? PLAIN
-                           : load(name)   ? LOAD
-                           : !pure(name)  ? PLAIN
-                           : simple(name) ? SIMPLE
-                                          : PURE;
+        h->seen[i].class = !name                   ? PLAIN
+                           : hoist_is_load(name)   ? LOAD
+                           : !hoist_is_pure(name)  ? PLAIN
+                           : hoist_is_simple(name) ? SIMPLE
+                                                   : PURE;
         h->seen[i].rule = name ? sg_low_bits_rule(name) : 0;
     }
     *rule = h->seen[i].rule;
@@ -252,7 +252,7 @@ static bool is_alias(struct hoist *h, uint32_t i)
 }
 
 /* A load from an address that is the same in all lanes: its result is, too. */
-static bool look_at_load(struct hoist *h, uint32_t i)
+static bool hoist_look_at_load(struct hoist *h, uint32_t i)
 {
     struct sg_dec *d = h->d;
     const struct sg_insn *in = &d->insns[i];
@@ -270,7 +270,7 @@ static bool look_at_load(struct hoist *h, uint32_t i)
 }
 
 /* True if instruction i can be hoisted; marks its results. */
-static bool look_at(struct hoist *h, uint32_t i, bool blocks)
+static bool hoist_look_at(struct hoist *h, uint32_t i, bool blocks)
 {
     struct sg_dec *d = h->d;
     struct sg_insn *in = &d->insns[i];
@@ -280,7 +280,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
     struct sg_low low;
 
     if (class == LOAD)
-        return blocks && look_at_load(h, i);
+        return blocks && hoist_look_at_load(h, i);
     if (class == PLAIN || d->metas[i].partial || d->metas[i].ctl != SG_CT_NONE)
         return false;
     for (unsigned k = 0; k < 5; k++) {
@@ -332,7 +332,7 @@ static bool look_at(struct hoist *h, uint32_t i, bool blocks)
     return true;
 }
 
-static void add(struct sg_ahead *a, const struct sg_insn *in)
+static void hoist_add_ahead(struct sg_ahead *a, const struct sg_insn *in)
 {
     a->insns[a->n++] = *in;
 }
@@ -345,7 +345,7 @@ bool sg_hoist_is_span(const struct hoist *h, uint32_t i)
 }
 
 /* A pass over all instructions. Returns true if more is known after it. */
-static bool pass(struct hoist *h, bool blocks)
+static bool hoist_pass(struct hoist *h, bool blocks)
 {
     const struct sg_dec *d = h->d;
     bool changed = false;
@@ -359,16 +359,16 @@ static bool pass(struct hoist *h, bool blocks)
         }
         if (!h->kind[i] && is_alias(h, i)) {
             changed = true;
-        } else if (!h->kind[i] && look_at(h, i, blocks)) {
+        } else if (!h->kind[i] && hoist_look_at(h, i, blocks)) {
             changed = true;
             if (h->kind[i] == HOISTED || h->kind[i] == OF_ROW)
-                add(&h->d->code->ahead[h->kind[i] == OF_ROW], in);
+                hoist_add_ahead(&h->d->code->ahead[h->kind[i] == OF_ROW], in);
         }
     }
     return changed;
 }
 
-static void find(struct hoist *h)
+static void hoist_find_values(struct hoist *h)
 {
     const bool blocks = sg_jit_available();
     const struct sg_dec *d = h->d;
@@ -376,7 +376,7 @@ static void find(struct hoist *h)
 
     for (uint32_t n = 0; changed && n < MAX_PASSES; n++) {
         sg_hoist_find_mixed(h);
-        changed = pass(h, blocks);
+        changed = hoist_pass(h, blocks);
         if (!changed && blocks)
             changed = sg_hoist_several(h);
     }
@@ -385,7 +385,7 @@ static void find(struct hoist *h)
 }
 
 /* The operands that are in slots of their own now. */
-static void replace(const struct hoist *h, struct sg_insn *in)
+static void hoist_replace_operands(const struct hoist *h, struct sg_insn *in)
 {
     for (unsigned k = 0; k < 5; k++) {
         uint32_t *op = sg_hoist_field(in, k);
@@ -409,7 +409,7 @@ static void mark_flat(struct sg_insn *mark, const struct sg_insn *in)
 }
 
 /* Removes the hoisted instructions, and adds a mark before instructions that write every lane. */
-static int compact(struct hoist *h)
+static int hoist_compact(struct hoist *h)
 {
     struct sg_dec *d = h->d;
     const uint32_t n = d->ninsns, most = n + h->nblock + 1;
@@ -433,7 +433,7 @@ static int compact(struct hoist *h)
             mark_flat(&insns[m++], &d->insns[i]);
         insns[m] = d->insns[i];
         metas[m] = d->metas[i];
-        replace(h, &insns[m]);
+        hoist_replace_operands(h, &insns[m]);
         m++;
         if (h->kind[i] != LOADED)
             continue;
@@ -465,7 +465,7 @@ static int compact(struct hoist *h)
 }
 
 /* Hoisted instructions run unchanged: their operands are offsets, as written by ptx/flow.c. */
-static void finish(struct hoist *h, struct sg_ahead *a)
+static void hoist_finish_ahead(struct hoist *h, struct sg_ahead *a)
 {
     for (uint32_t i = 0; i < a->n; i++)
         for (unsigned k = 0; k < 5; k++) {
@@ -520,10 +520,10 @@ int sg_dec_hoist(struct sg_dec *d)
             if (sg_sreg_there(c, s) && sg_code_sreg_flat(c, s))
                 *flat_at(c, c->sreg_offset[s]) = 1;
         count_defs(&h);
-        find(&h);
-        r = compact(&h);
+        hoist_find_values(&h);
+        r = hoist_compact(&h);
         for (unsigned k = 0; !r && k < SG_AHEAD_COUNT; k++)
-            finish(&h, &c->ahead[k]);
+            hoist_finish_ahead(&h, &c->ahead[k]);
     }
     free(h.defs);
     free(h.maybe);

@@ -20,7 +20,7 @@ enum {
     LOADED,   /* a load whose result is the same in all lanes */
 };
 
-/* Classes of operations: pure() and simple() in hoist.c. */
+/* Classes of operations: hoist_is_pure() and hoist_is_simple() in hoist.c. */
 enum {
     PLAIN = 1, /* has side effects, or is not known here */
     PURE,
@@ -45,7 +45,7 @@ struct hoist {
     uint32_t *slot;     /* per register: SG_OPND_FIXED | offset */
     uint32_t *changes;  /* per register: 1 + its definition if it changes while a block runs; else 0 */
     struct sg_low *low; /* per register that can be hoisted: in blocks of whole rows */
-    uint32_t nblock;    /* number of instructions that compact() adds */
+    uint32_t nblock;    /* number of instructions that hoist_compact() adds */
     uint64_t walked;    /* instructions visited by sg_hoist_set_before_use() */
     sg_fn mov32, mov64, first32, first64;
     struct {

@@ -14,7 +14,7 @@
 #define MAX_WALKED (64u << 20) /* limit of instructions visited for single registers */
 
 /* True if instruction i writes (def) or reads register v. */
-static bool touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
+static bool uniform_touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
 {
     const struct sg_meta *m = &h->d->metas[i];
 
@@ -29,7 +29,7 @@ static bool touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
  * register v (or SG_OPND_NONE). Returns false if v is read there, or if the target of a branch is
  * unknown.
  */
-static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t v)
+static bool uniform_reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t v)
 {
     const struct sg_dec *d = h->d;
     uint32_t n = 1;
@@ -39,9 +39,10 @@ static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t 
         for (uint32_t i = h->todo[--n]; i < d->ninsns && !seen[i]; i++) {
             uint32_t label = (uint32_t)d->insns[i].imm;
 
-            if (d->metas[i].ctl == SG_CT_BRX || d->metas[i].ctl == SG_CT_CALL || touches(h, i, v, false))
+            if (d->metas[i].ctl == SG_CT_BRX || d->metas[i].ctl == SG_CT_CALL ||
+                uniform_touches(h, i, v, false))
                 return false;
-            if (touches(h, i, v, true))
+            if (uniform_touches(h, i, v, true))
                 break;
             seen[i] = 1;
             if (d->metas[i].ctl != SG_CT_BRA)
@@ -84,7 +85,7 @@ void sg_hoist_find_mixed(struct hoist *h)
         if (ctl != SG_CT_BRA || d->insns[i].fn == h->bra || h->mixed[i])
             continue;
         if (!may_be_flat(h, d->insns[i].a, true))
-            known &= reach(h, i, h->mixed, SG_OPND_NONE);
+            known &= uniform_reach(h, i, h->mixed, SG_OPND_NONE);
     }
     if (!known)
         memset(h->mixed, 1, d->ninsns);
@@ -96,7 +97,7 @@ bool sg_hoist_set_before_use(struct hoist *h, uint32_t from, uint32_t v)
         return false;
     h->walked += h->d->ninsns;
     memset(h->seen_insn, 0, h->d->ninsns);
-    return reach(h, from, h->seen_insn, v);
+    return uniform_reach(h, from, h->seen_insn, v);
 }
 
 bool sg_hoist_loads_once(const struct hoist *h, uint32_t i)
@@ -137,7 +138,7 @@ static bool may_define(struct hoist *h, uint32_t i, uint32_t v)
 }
 
 /* Drops registers that a definition shows to differ. Returns true if there is one. */
-static bool sweep(struct hoist *h)
+static bool uniform_sweep(struct hoist *h)
 {
     const struct sg_dec *d = h->d;
     uint32_t in_span = 0;
@@ -163,10 +164,10 @@ static bool sweep(struct hoist *h)
 }
 
 /* What is left when nothing more can be dropped; nothing if that takes long. */
-static void settle(struct hoist *h)
+static void uniform_settle(struct hoist *h)
 {
     for (uint32_t n = 0; n < MAX_SWEEPS; n++)
-        if (!sweep(h))
+        if (!uniform_sweep(h))
             return;
     memset(h->maybe, 0, h->d->nvregs);
 }
@@ -184,7 +185,7 @@ bool sg_hoist_several(struct hoist *h)
         h->maybe[v] = h->state[v] == UNKNOWN ? cls != SG_C_PAIR
                                              : h->state[v] == SEVERAL && (cls == SG_C_32 || cls == SG_C_64);
     }
-    settle(h);
+    uniform_settle(h);
     for (uint32_t v = 0; v < d->nvregs; v++) {
         if (!h->maybe[v] || h->state[v] != SEVERAL)
             continue;
@@ -194,7 +195,7 @@ bool sg_hoist_several(struct hoist *h)
         }
     }
     if (dropped)
-        settle(h);
+        uniform_settle(h);
     for (uint32_t v = 0; v < d->nvregs; v++)
         if (h->maybe[v] && h->state[v] == SEVERAL)
             units += d->vregs[v].cls == SG_C_64 ? 2 : 1;

@@ -225,7 +225,7 @@ static int emit_vscalar(struct sg_dec *d)
 }
 
 /* 1 or 0 by comparing a with b, each extended by its own type to 64 bits. */
-static uint32_t compare(struct sg_dec *d, uint32_t a, uint32_t b)
+static uint32_t video_compare(struct sg_dec *d, uint32_t a, uint32_t b)
 {
     static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
     uint32_t wide[2], p = sg_temp(d, SG_TY_PRED), r = sg_temp(d, SG_TY_B32);
@@ -255,7 +255,7 @@ static int emit_vset(struct sg_dec *d)
 
     if (!has_third(d, then))
         return sg_dec_refuse(d, NULL);
-    return finish(d, then, compare(d, part_src(d, 1, sg_ty(d, 0)), part_src(d, 2, sg_ty(d, 1))));
+    return finish(d, then, video_compare(d, part_src(d, 1, sg_ty(d, 0)), part_src(d, 2, sg_ty(d, 1))));
 }
 
 /* vset2 vset4: 1 or 0 for each lane; with .add the number of ones is added to c */
@@ -278,7 +278,7 @@ static int emit_vset_simd(struct sg_dec *d)
             sg_emit(d, sg_type_signed(sg_ty(d, i)) ? "bfe.s32" : "bfe.u32", lane[i], i ? b : a,
                     sg_const32(d, at), size);
         }
-        one = compare(d, lane[0], lane[1]);
+        one = video_compare(d, lane[0], lane[1]);
         if (add) {
             sg_emit(d, "add.b32", r, r, one, NONE);
         } else {
