@@ -86,13 +86,13 @@ static void vgpu_client_wake_at_deadline(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
 	s.seen = env->client->wake_seq;
-	s.deadline = ktime_get_ns() + 100 * NSEC_PER_MSEC;
+	s.deadline = ktime_get_ns() + NSEC_PER_SEC; /* enough to start the sleeper on a busy host */
 	task = sleeper_start(test, &s);
 	spin_lock_irq(&env->dev->lock);
 	/* Without wake_up(): the timer comes first. */
 	WRITE_ONCE(env->client->wake_seq, s.seen + 1);
 	spin_unlock_irq(&env->dev->lock);
-	msleep(200); /* kthread_stop() would wake it */
+	msleep(1100); /* past the deadline: kthread_stop() would wake it */
 	KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
 	put_task_struct(task);
 	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
