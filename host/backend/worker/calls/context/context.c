@@ -186,7 +186,7 @@ void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *len
         wrk_provider.cuCtxDestroy_v2(lent->made);
 }
 
-static CUresult context_nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static CUresult context_finish_nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
     (void)wait;
@@ -234,7 +234,7 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
     if (!primary[a->device].ending)
         return retain(c->w, a->device, a->context);
     /* The last release is in progress on a waiter: not between its call and the following steps. */
-    struct wrk_wait *wait = wrk_wait_long(c, context_nothing, land_retain);
+    struct wrk_wait *wait = wrk_wait_long(c, context_finish_nothing, land_retain);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->ends = &primary[a->device];
