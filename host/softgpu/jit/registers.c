@@ -230,7 +230,7 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
 
         if (!(kill >> k & 1) || (op & SG_OPND_CONST) || sg_jit_flat(j, op))
             continue;
-        for (u32 h = 0; h < 4; h++) {
+        for (u32 h = 0; h < (op < j->code->slots32 ? 4u : 2u); h++) { /* behind them is another register */
             u32 v = h_mask >> h & 1 ? find(j, op + 64 * h) : 0;
 
             if (v)

@@ -257,6 +257,39 @@ static void test_many(void)
     tk_close(&t);
 }
 
+/* Loads from a uniform address, each while values of lanes wait in the registers beside it. */
+static void test_beside(void)
+{
+    static char text[16384];
+    struct sg_fault f;
+    uint32_t bad = 0;
+    struct tk t;
+    size_t n = put(text, 0, "%s%s\n%sadd.u64 %%x, %%b, %%u;\n.reg .b32 %%m<8>, %%g<8>;\n", HEAD,
+                   patterns[0].ptx, BEGIN);
+
+    for (unsigned i = 0; i < 8; i++)
+        n = put(text, n, "mad.lo.u32 %%m%u, %%t, %u, %%n;\nld.global.u32 %%g%u, [%%x+%u];\n", i, 3 * i + 1, i,
+                4 * i);
+    for (unsigned i = 8; i--;)
+        n = put(text, n, "xor.b32 %%v, %%m%u, %%g%u;%s", i, i, MIX);
+    put(text, n, "%s", END);
+    if (!tk_open(&t, text, "t") || launch(&t, &f)) {
+        t_result("uniform loads beside values of lanes", false, "does not run");
+        return;
+    }
+    for (uint32_t i = 0; i < BLOCKS * ROWS * 32; i++) {
+        uint32_t s = 0;
+
+        for (uint32_t turn = 0; turn < TURNS; turn++)
+            for (unsigned k = 8; k--;)
+                s = s * 31 +
+                    ((i % 32 * (3 * k + 1) + turn) ^ word(i / 32 % BLOCKS * 1040 + turn * 36 + 4 * k));
+        bad += out[i] != s;
+    }
+    t_result("uniform loads beside values of lanes", !bad, "%u values are wrong", bad);
+    tk_close(&t);
+}
+
 /* The highest lane ends `beyond` bytes behind the end of memory in the last turn of the last block. */
 static void edge(unsigned pattern, unsigned use, int beyond)
 {
@@ -293,6 +326,7 @@ int main(int argc, char **argv)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
     test_all(sg_jit_available());
     test_many();
+    test_beside();
     for (unsigned p = 0; p < 6; p++)
         for (unsigned use = 0; use < 2; use++)
             for (int beyond = 0; beyond <= 4; beyond += 4)
