@@ -175,13 +175,17 @@ void sg_jit_sum_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_win
     const u64 *a = (const u64 *)(const void *)(w->base[0] + in->a);
     bool row = x->row, same;
 
+    for (u32 i = 0; i < SG_LANES; i++)
+        row &= a[i] - a[0] == (u64)x->row * i;
+    if (row) { /* of which a window learns nothing: another warp's may be about to learn */
+        w->lie[x->site] = LIE_IN_ROW;
+        return;
+    }
     sg_jit_window_learn(w, in, x);
     same = __atomic_load_n(&x->state, __ATOMIC_ACQUIRE) >= SG_WINDOW_8 && x->lanes == SG_FULL;
-    for (u32 i = 0; i < SG_LANES; i++) {
-        row &= a[i] - a[0] == (u64)x->row * i;
-        same &= a[i] - a[0] == x->offset[i];
-    }
-    w->lie[x->site] = row ? LIE_IN_ROW : same ? LIE_IN_WINDOWS : LIE_APART;
+    for (u32 i = 0; i < SG_LANES; i++)
+        same = same && a[i] - a[0] == x->offset[i];
+    w->lie[x->site] = same ? LIE_IN_WINDOWS : LIE_APART;
 }
 
 #endif

@@ -216,6 +216,29 @@ static void test_all(bool sums)
         }
 }
 
+/* The windows of lanes in a row are never written: several warps look at them at once. */
+static void test_row(void)
+{
+    unsigned n = 0, written = 0;
+    char text[4096];
+    struct sg_fault f;
+    struct tk t;
+
+    snprintf(text, sizeof(text), "%s%s\n%s%s\n%s%s%s", HEAD, patterns[0].ptx, BEGIN, forms[0].ptx,
+             uses[0].ptx, MIX, END);
+    if (!tk_open(&t, text, "t") || launch(&t, &f)) {
+        t_result("lanes in a row", false, "does not run");
+        return;
+    }
+    for (const struct sg_window *x = t.k->code.windows; x; x = x->next) {
+        n += x->site != 0;
+        written += x->site && x->lanes;
+    }
+    t_result("lanes in a row", (n > 0) == sg_jit_available() && !written, "%u of %u windows are written",
+             written, n);
+    tk_close(&t);
+}
+
 static size_t put(char *text, size_t n, const char *fmt, ...)
 {
     va_list ap;
@@ -264,14 +287,14 @@ static void test_beside(void)
     struct sg_fault f;
     uint32_t bad = 0;
     struct tk t;
-    size_t n = put(text, 0, "%s%s\n%sadd.u64 %%x, %%b, %%u;\n.reg .b32 %%m<8>, %%g<8>;\n", HEAD,
+    size_t n = put(text, 0, "%s%s\n%sadd.u64 %%x, %%b, %%u;\n.reg .b32 %%m<8>, %%j<8>;\n", HEAD,
                    patterns[0].ptx, BEGIN);
 
     for (unsigned i = 0; i < 8; i++)
-        n = put(text, n, "mad.lo.u32 %%m%u, %%t, %u, %%n;\nld.global.u32 %%g%u, [%%x+%u];\n", i, 3 * i + 1, i,
+        n = put(text, n, "mad.lo.u32 %%m%u, %%t, %u, %%n;\nld.global.u32 %%j%u, [%%x+%u];\n", i, 3 * i + 1, i,
                 4 * i);
     for (unsigned i = 8; i--;)
-        n = put(text, n, "xor.b32 %%v, %%m%u, %%g%u;%s", i, i, MIX);
+        n = put(text, n, "xor.b32 %%v, %%m%u, %%j%u;%s", i, i, MIX);
     put(text, n, "%s", END);
     if (!tk_open(&t, text, "t") || launch(&t, &f)) {
         t_result("uniform loads beside values of lanes", false, "does not run");
@@ -327,6 +350,7 @@ int main(int argc, char **argv)
     test_all(sg_jit_available());
     test_many();
     test_beside();
+    test_row();
     for (unsigned p = 0; p < 6; p++)
         for (unsigned use = 0; use < 2; use++)
             for (int beyond = 0; beyond <= 4; beyond += 4)
