@@ -280,7 +280,7 @@ static void test_many(void)
     tk_close(&t);
 }
 
-/* Loads from a uniform address, each while values of lanes wait in the registers beside it. */
+/* Loads from a uniform address, by way of a register beside which a lane's value waits. */
 static void test_beside(void)
 {
     static char text[16384];
@@ -291,10 +291,11 @@ static void test_beside(void)
                    patterns[0].ptx, BEGIN);
 
     for (unsigned i = 0; i < 8; i++)
-        n = put(text, n, "mad.lo.u32 %%m%u, %%t, %u, %%n;\nld.global.u32 %%j%u, [%%x+%u];\n", i, 3 * i + 1, i,
-                4 * i);
-    for (unsigned i = 8; i--;)
-        n = put(text, n, "xor.b32 %%v, %%m%u, %%j%u;%s", i, i, MIX);
+        n = put(text, n, "mad.lo.u32 %%m%u, %%t, %u, %%n;\n", i, 3 * i + 1);
+    for (unsigned i = 0; i < 8; i++) /* the register that is free now is taken */
+        n = put(text, n,
+                "xor.b32 %%s, %%s, %%m%u;\nld.global.u32 %%j%u, [%%x+%u];\nadd.u32 %%s, %%s, %%j%u;\n", i, i,
+                4 * i, i);
     put(text, n, "%s", END);
     if (!tk_open(&t, text, "t") || launch(&t, &f)) {
         t_result("uniform loads beside values of lanes", false, "does not run");
@@ -304,9 +305,8 @@ static void test_beside(void)
         uint32_t s = 0;
 
         for (uint32_t turn = 0; turn < TURNS; turn++)
-            for (unsigned k = 8; k--;)
-                s = s * 31 +
-                    ((i % 32 * (3 * k + 1) + turn) ^ word(i / 32 % BLOCKS * 1040 + turn * 36 + 4 * k));
+            for (unsigned k = 0; k < 8; k++)
+                s = (s ^ (i % 32 * (3 * k + 1) + turn)) + word(i / 32 % BLOCKS * 1040 + turn * 36 + 4 * k);
         bad += out[i] != s;
     }
     t_result("uniform loads beside values of lanes", !bad, "%u values are wrong", bad);
