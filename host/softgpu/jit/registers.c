@@ -252,17 +252,6 @@ void sg_jv_lose(struct jit *j, u32 op)
     }
 }
 
-/* True if the current instruction writes what it read here. */
-static bool is_result(const struct jit *j, const struct sg_insn *in, u32 op)
-{
-    const u32 def = j->code->fields[2 * j->cur];
-
-    for (u32 k = 0; k < 5; k++)
-        if ((def >> k & 1) && *sg_jit_field(in, k) == op)
-            return true;
-    return false;
-}
-
 /* For values of one chunk for all lanes, the last use of a result's parts is known only at the
    end. */
 void sg_jv_kill_flat(struct jit *j)
@@ -274,7 +263,7 @@ void sg_jv_kill_flat(struct jit *j)
         u32 v;
 
         if (!(j->kill[j->cur] >> k & 1) || (op & SG_OPND_CONST) || !sg_jit_flat(j, op) ||
-            is_result(j, in, op))
+            sg_jit_writes(j, j->cur, op))
             continue;
         v = find(j, op);
         if (v)

@@ -176,6 +176,15 @@ static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)
     return f[k];
 }
 
+/* True if instruction i writes register op. */
+static inline bool sg_jit_writes(const struct jit *j, u32 i, u32 op)
+{
+    for (u32 k = 0; k < 5; k++)
+        if ((j->code->fields[2 * i] >> k & 1) && *sg_jit_field(&j->code->insns[i], k) == op)
+            return true;
+    return false;
+}
+
 /* True if the operand is the same in every lane, so that one chunk stands for all. */
 static inline bool sg_jit_flat(const struct jit *j, u32 op)
 {

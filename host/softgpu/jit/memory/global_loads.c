@@ -124,8 +124,6 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
     *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
     for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
         const struct sg_insn *x = &c->insns[i];
-        const u8 def = c->fields[2 * i];
-        bool changed = false;
 
         j->walked++;
         if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
@@ -141,9 +139,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
             g->last = i;
             n++;
         }
-        for (u32 k = 0; k < 5; k++)
-            changed |= (def >> k & 1) && *sg_jit_field(x, k) == in->a;
-        if (changed)
+        if (sg_jit_writes(j, i, in->a))
             break;
     }
     return n > 1;
@@ -360,8 +356,8 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     return end;
 }
 
-/* The path for lanes in a row. Returns the jump at its end. The check is of the first lane's address, unless that of the group was
-   made before. */
+/* The path for lanes in a row. Returns the jump at its end. The first lane's address is checked,
+   unless the group was checked before. */
 static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, u32 ad, u32 d[4][4],
                        bool two, struct group *g, bool checked)
 {

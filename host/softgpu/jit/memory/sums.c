@@ -25,8 +25,8 @@ static bool hoisted(const struct jit *j, u32 op)
     return op < j->code->slots_begin && !sg_jit_flat(j, op);
 }
 
-/* True if a load of this block, before the register changes, has op as its address. */
-static bool is_address(struct jit *j, u32 op)
+/* True if the block uses the result, before it changes, as a load's address, or adds to it once more. */
+static bool leads_to_address(struct jit *j, const struct sg_insn *in)
 {
     const struct sg_code *c = j->code;
 
@@ -35,33 +35,13 @@ static bool is_address(struct jit *j, u32 op)
         const struct jop *o = sg_jit_find(x->fn, NULL);
 
         j->walked++;
-        if (o && x->a == op && o->emit == sg_jit_load_global)
+        if (o && o->emit == sg_jit_load_global && x->a == in->d)
             return true;
-        for (u32 k = 0; k < 5; k++)
-            if ((c->fields[2 * i] >> k & 1) && *sg_jit_field(x, k) == op)
-                return false;
-    }
-    return false;
-}
-
-/* True if the result is an address, or is added to once more. */
-static bool leads_to_address(struct jit *j, const struct sg_insn *in)
-{
-    const struct sg_code *c = j->code;
-    const sg_fn add = in->fn;
-
-    if (is_address(j, in->d))
-        return true;
-    for (u32 i = j->cur + 1; i < c->ninsns && j->leader[i] != 1 && j->walked < JIT_WALK_MAX; i++) {
-        const struct sg_insn *x = &c->insns[i];
-
-        j->walked++;
-        if (x->fn == add && (x->a == in->d || x->b == in->d) &&
+        if (x->fn == in->fn && (x->a == in->d || x->b == in->d) &&
             (sg_jit_flat(j, x->a) || sg_jit_flat(j, x->b)))
             return true;
-        for (u32 k = 0; k < 5; k++)
-            if ((c->fields[2 * i] >> k & 1) && *sg_jit_field(x, k) == in->d)
-                return false;
+        if (sg_jit_writes(j, i, in->d))
+            return false;
     }
     return false;
 }
