@@ -97,16 +97,6 @@ static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
 	return pin_in(NULL, uid, client, npages, region);
 }
 
-static int unpin(struct vgpu_client *client, u32 region)
-{
-	int err;
-
-	mutex_lock(&client->lock);
-	err = vgpu_unpin(client, region);
-	mutex_unlock(&client->lock);
-	return err;
-}
-
 /* As many as the limit says, not one more, and again what UNPIN has given back. */
 static void vgpu_account_at_limit(struct kunit *test)
 {
@@ -122,11 +112,11 @@ static void vgpu_account_at_limit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 1, NULL), -ENOBUFS);
 	/* A refusal reaches neither the pages nor the host. */
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), (int)LIMIT);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, most), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, most), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 1ULL);
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT - 1, &most), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, last), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, most), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, last), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, most), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
@@ -227,7 +217,7 @@ static void vgpu_account_dmabuf(struct kunit *test)
 	mutex_unlock(&env->client->lock);
 	KUNIT_ASSERT_EQ(test, err, 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT); /* not twice */
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	vgpu_client_close(env->client);
 	env->client = NULL;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, 1, NULL), -ENOBUFS);
@@ -249,7 +239,7 @@ static void vgpu_account_exempt(struct kunit *test)
 	mutex_unlock(&env->client->lock);
 	KUNIT_EXPECT_EQ(test, err, 0);
 	KUNIT_EXPECT_EQ(test, pages_of(0), LIMIT + 1);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, arg.region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 }
 
 static void vgpu_account_limits(struct kunit *test)
@@ -269,13 +259,13 @@ static void vgpu_account_keep(struct kunit *test)
 	u32 kept, freed;
 
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &freed), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, freed), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL); /* it is an option */
 	vgpu_unpin_keep = true;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &kept), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, kept), 0);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 2U);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), -ENOENT);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, kept), -ENOENT);
 	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
@@ -284,7 +274,7 @@ static void vgpu_account_keep(struct kunit *test)
 	/* Switched off, it is kept all the same: what was unpinned since is not. */
 	vgpu_unpin_keep = false;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 5, &freed), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, freed), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
 	vgpu_client_close(env->client);
 	env->client = NULL;
@@ -326,7 +316,7 @@ static void vgpu_account_keep_zombie(struct kunit *test)
 
 	vgpu_unpin_keep = true;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &region), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	vgpu_timeout_ms = 50;
 	env->fake->answer = destroy_silent;
 	vgpu_client_close(env->client);
@@ -365,7 +355,7 @@ static void vgpu_account_namespace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin_in(container, BOB, env->client, 2, NULL), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(BOB), 2ULL);
 	KUNIT_EXPECT_EQ(test, pages_of(SUBUID), 0ULL);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	KUNIT_EXPECT_EQ(test, __kuid_val(vgpu_user_of(KUIDT_INIT(BOB), &init_user_ns)), BOB);
 }
 

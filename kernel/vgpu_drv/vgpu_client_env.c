@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* See vgpu_client_env.h. */
+#include <linux/delay.h>
+
 #include "vgpu_client_env.h"
 
 /**
@@ -51,6 +53,37 @@ int vgpu_client_env_create(struct vgpu_client *client)
 	err = vgpu_client_create(client, "test");
 	mutex_unlock(&client->lock);
 	return err;
+}
+
+/**
+ * vgpu_client_env_unpin - UNPIN
+ * @client: for this client
+ * @region: of it
+ */
+int vgpu_client_env_unpin(struct vgpu_client *client, u32 region)
+{
+	int err;
+
+	mutex_lock(&client->lock);
+	err = vgpu_unpin(client, region);
+	mutex_unlock(&client->lock);
+	return err;
+}
+
+/**
+ * vgpu_client_env_unpinned - waits until no page of vgpu_fault_memory() is pinned
+ *
+ * The kernel closes files of kernel threads a little later.
+ *
+ * Return: false: some still are after ten seconds.
+ */
+bool vgpu_client_env_unpinned(void)
+{
+	int i;
+
+	for (i = 0; i < 500 && vgpu_fault_pinned(); i++)
+		msleep(20);
+	return !vgpu_fault_pinned();
 }
 
 /**

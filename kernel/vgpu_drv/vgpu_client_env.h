@@ -22,6 +22,8 @@ struct vgpu_client_env {
 int vgpu_client_env_init(struct kunit *test);
 void vgpu_client_env_exit(struct kunit *test);
 int vgpu_client_env_create(struct vgpu_client *client);
+int vgpu_client_env_unpin(struct vgpu_client *client, u32 region);
+bool vgpu_client_env_unpinned(void);
 struct vgpu_client *vgpu_client_env_other(struct kunit *test);
 
 #endif

@@ -30,20 +30,10 @@ static int dmabuf_init(struct kunit *test)
 	return 0;
 }
 
-/* The kernel closes files of kernel threads a little later. */
-static bool unpinned(void)
-{
-	int i;
-
-	for (i = 0; i < 500 && vgpu_fault_pinned(); i++)
-		msleep(20);
-	return !vgpu_fault_pinned();
-}
-
 static void dmabuf_exit(struct kunit *test)
 {
 	vgpu_client_env_exit(test);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 	vgpu_fault_memory(NULL, 1);
 	__free_pages(memory, ORDER);
 }
@@ -60,16 +50,6 @@ static u32 pin_pages(struct kunit *test, struct vgpu_client *client, u32 flags)
 	mutex_unlock(&client->lock);
 	KUNIT_EXPECT_EQ(test, err, 0);
 	return arg.region;
-}
-
-static int unpin(struct vgpu_client *client, u32 region)
-{
-	int err;
-
-	mutex_lock(&client->lock);
-	err = vgpu_unpin(client, region);
-	mutex_unlock(&client->lock);
-	return err;
 }
 
 static int export_part(struct vgpu_client *client, u32 region, u64 first, u64 n,
@@ -120,7 +100,7 @@ static void vgpu_dmabuf_export_refused(struct kunit *test)
 			-EINVAL);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, 1, U64_MAX >> PAGE_SHIFT, &call),
 			-EINVAL);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, 0, 1, &call), -ENOENT);
 	vgpu_client_close(young);
 	vgpu_client_close(other);
@@ -165,14 +145,14 @@ static void vgpu_dmabuf_unpinned_first(struct kunit *test)
 	KUNIT_EXPECT_NE(test, one.uapi.fd, two.uapi.fd);
 	KUNIT_EXPECT_EQ(test, one.dmabuf->size, PAGES * PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, two.dmabuf->size, 2 * PAGE_SIZE);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 1U);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
 	vgpu_export_drop(&one);
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
 	vgpu_export_drop(&two);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
 static void vgpu_dmabuf_client_first(struct kunit *test)
@@ -187,7 +167,7 @@ static void vgpu_dmabuf_client_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
 	vgpu_export_drop(&call);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
 /* The device is lost, and the client ends with it, before the dma-buf. */
@@ -205,7 +185,7 @@ static void vgpu_dmabuf_device_first(struct kunit *test)
 	flush_work(&env->dev->reap_work);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
 	vgpu_export_drop(&call);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
 /* The other way round: the dma-buf ends first, and the worker still has the pages. */
@@ -219,8 +199,8 @@ static void vgpu_dmabuf_dmabuf_first(struct kunit *test)
 	vgpu_export_drop(&call);
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
 static void vgpu_dmabuf_bytes(struct kunit *test)
@@ -277,12 +257,12 @@ static void vgpu_dmabuf_import_own(struct kunit *test)
 	env->client = NULL;
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
-	KUNIT_EXPECT_EQ(test, unpin(other, twice), 0);
-	KUNIT_EXPECT_EQ(test, unpin(other, twice), -ENOENT);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(other, twice), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(other, twice), -ENOENT);
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), PAGES);
 	vgpu_client_close(other);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
 static void vgpu_dmabuf_import_refused(struct kunit *test)
@@ -453,7 +433,7 @@ static void vgpu_dmabuf_foreign(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), 0);
 	KUNIT_EXPECT_EQ(test, maker.mapped, 1);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, arg.region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 	KUNIT_EXPECT_EQ(test, maker.mapped, 0);
 
 	/* Left for the end of the client. */
@@ -517,7 +497,7 @@ static void vgpu_dmabuf_foreign_readonly(struct kunit *test)
 	arg.flags = VGPU_PIN_FLAG_READONLY;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(env->fake->last_pin.pin_flags), (u32)VGPU_PIN_READONLY);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, arg.region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 	put(test, &maker, dmabuf);
 }
 

@@ -3,7 +3,6 @@
  * KUnit: vgpu_pin.c, vgpu_map.c and vgpu_file.c: bounds of regions, what UNPIN says and leaves, who
  * may map what, and flags of mappings.
  */
-#include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -28,20 +27,10 @@ static int pin_init(struct kunit *test)
 	return 0;
 }
 
-/* The kernel closes files of kernel threads a little later. */
-static bool unpinned(void)
-{
-	int i;
-
-	for (i = 0; i < 500 && vgpu_fault_pinned(); i++)
-		msleep(20);
-	return !vgpu_fault_pinned();
-}
-
 static void pin_exit(struct kunit *test)
 {
 	vgpu_client_env_exit(test);
-	KUNIT_EXPECT_TRUE(test, unpinned());
+	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 	vgpu_fault_memory(NULL, 1);
 	__free_page(memory);
 }
@@ -59,16 +48,6 @@ static int pin(struct vgpu_client *client, u64 npages, u32 *region)
 	return err;
 }
 
-static int unpin(struct vgpu_client *client, u32 region)
-{
-	int err;
-
-	mutex_lock(&client->lock);
-	err = vgpu_unpin(client, region);
-	mutex_unlock(&client->lock);
-	return err;
-}
-
 /* VGPU_MAX_REGIONS at a time, for each client; a place that UNPIN gives back is had again. */
 static void vgpu_pin_most_regions(struct kunit *test)
 {
@@ -83,8 +62,8 @@ static void vgpu_pin_most_regions(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin(env->client, 1, NULL), -EMFILE);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), VGPU_MAX_REGIONS);
 	KUNIT_EXPECT_EQ(test, pin(other, 1, NULL), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, first), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, first), -ENOENT);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, first), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, first), -ENOENT);
 	KUNIT_EXPECT_EQ(test, pin(env->client, 1, NULL), 0);
 	KUNIT_EXPECT_EQ(test, pin(env->client, 1, NULL), -EMFILE);
 	KUNIT_EXPECT_EQ(test, env->client->nregions, VGPU_MAX_REGIONS);
@@ -102,7 +81,7 @@ static void vgpu_pin_quota(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_PIN], 0U);
 	KUNIT_EXPECT_EQ(test, pin(env->client, 4, &region), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	env->dev->cfg.pin_quota = 0;
 	KUNIT_EXPECT_EQ(test, pin(env->client, 5, NULL), 0);
 }
@@ -123,7 +102,7 @@ static int unpin_with(struct vgpu_client_env *env, u32 region, u32 status)
 
 	unpin_status = status;
 	env->fake->answer = answer_unpin;
-	err = unpin(env->client, region);
+	err = vgpu_client_env_unpin(env->client, region);
 	env->fake->answer = NULL;
 	return err;
 }
@@ -142,7 +121,7 @@ static void vgpu_unpin_worker_gone(struct kunit *test)
 				    gone[i]);
 		KUNIT_EXPECT_EQ_MSG(test, vgpu_fault_pinned(), 0, "status %u", gone[i]);
 		KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
-		KUNIT_EXPECT_EQ(test, unpin(env->client, region), -ENOENT);
+		KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), -ENOENT);
 	}
 }
 
@@ -155,11 +134,11 @@ static void vgpu_unpin_refused(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, pin(env->client, 3, &region), 0);
 	KUNIT_EXPECT_EQ(test, unpin_with(env, region, VGPU_S_NO_MEMORY), -ENOMEM);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
 	KUNIT_ASSERT_EQ(test, pin(env->client, 3, &region), 0);
 	KUNIT_EXPECT_NE(test, unpin_with(env, region, VGPU_S_STUCK), 0);
-	KUNIT_EXPECT_EQ(test, unpin(env->client, region), -ENOENT);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), -ENOENT);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
 	vgpu_client_close(env->client);
 	env->client = NULL;
