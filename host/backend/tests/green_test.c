@@ -409,23 +409,6 @@ static void test_ends_during_call(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
-{
-    struct vgp_args_vgpMemCreate a = {.handle = handle,
-                                      .size = size,
-                                      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
-
-    return guest_call(g, VGP_vgpMemCreate, &a, sizeof(a), NULL, NULL);
-}
-
-static int vmm_release(struct guest *g, uint64_t handle)
-{
-    struct vgp_args_vgpMemRelease a = {.handle = handle};
-
-    return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
-}
-
 static int add_device(struct guest *g, uint64_t handle, int device)
 {
     struct vgp_args_vgpMulticastAddDevice a = {.handle = handle, .device = device};
@@ -476,7 +459,7 @@ static void test_multicast(void **state)
                      CUDA_ERROR_NOT_SUPPORTED); /* another VM could open it */
     c.handleTypes = 0;
     assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0);                    /* the object takes no memory */
+    assert_int_equal(guest_vmm_create(&g, MEMORY(2), 6 * M), 0);              /* the object takes no memory */
     assert_int_equal(add_device(&g, MEMORY(2), 0), CUDA_ERROR_INVALID_VALUE); /* memory */
     assert_int_equal(add_device(&g, MEMORY(1), -1), CUDA_ERROR_INVALID_DEVICE);
     assert_int_equal(add_device(&g, MEMORY(1), 64), CUDA_ERROR_INVALID_DEVICE);
@@ -488,12 +471,12 @@ static void test_multicast(void **state)
     assert_int_equal(bind(&g, MEMORY(1), MEMORY(1)), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(bind(&g, MEMORY(2), MEMORY(2)), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(bind(&g, MEMORY(1), MEMORY(2)), 0);
-    assert_int_equal(vmm_release(&g, MEMORY(2)), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_release(&g, MEMORY(2)), 0);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(unbind(&g, MEMORY(1), 1), 0); /* not where it is */
-    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(4), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(unbind(&g, MEMORY(1), 0), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(4), 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(4), 6 * M), 0);
     /* By its address, if it is all of one memory, and no such object; what is bound ends with the object. */
     assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
     map = (struct vgp_args_vgpMemMap){.ptr = unmap.ptr, .size = 6 * M, .handle = MEMORY(4)};
@@ -503,12 +486,12 @@ static void test_multicast(void **state)
     assert_int_equal(bind_addr(&g, MEMORY(1), away.ptr, away.size), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(guest_call(&g, VGP_cuMemUnmap, &away, sizeof(away), NULL, NULL), 0);
     assert_int_equal(bind_addr(&g, MEMORY(1), unmap.ptr, 4 * M), 0);
-    assert_int_equal(vmm_release(&g, MEMORY(4)), 0);
+    assert_int_equal(guest_vmm_release(&g, MEMORY(4)), 0);
     assert_int_equal(guest_call(&g, VGP_cuMemUnmap, &unmap, sizeof(unmap), NULL, NULL), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(5), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(vmm_release(&g, MEMORY(1)), 0);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(5), 6 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_release(&g, MEMORY(1)), 0);
     assert_int_equal(unbind(&g, MEMORY(1), 0), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vmm_create(&g, MEMORY(5), 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(5), 6 * M), 0);
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
@@ -531,9 +514,9 @@ static void test_bound_while_unmapped(void **state)
     begin(&b, &g);
     assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
     assert_int_equal(add_device(&g, MEMORY(1), 0), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, MEMORY(2), 6 * M), 0);
     assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
-    assert_int_equal(vmm_release(&g, MEMORY(2)), 0);
+    assert_int_equal(guest_vmm_release(&g, MEMORY(2)), 0);
     context = g.context;
     g.context = 0; /* a thread of its own unmaps */
     guest_submit(&g, VGP_cuMemUnmap, SLOT, &unmap, sizeof(unmap), NULL, 0);
@@ -542,12 +525,12 @@ static void test_bound_while_unmapped(void **state)
         retain.handle = MEMORY(i);
         r = guest_call(&g, VGP_vgpMemRetain, &retain, sizeof(retain), NULL, NULL);
         if (!r)
-            assert_int_equal(vmm_release(&g, MEMORY(i)), 0);
+            assert_int_equal(guest_vmm_release(&g, MEMORY(i)), 0);
     }
     assert_int_equal(bind_addr(&g, MEMORY(1), where, LONG_BYTES), CUDA_ERROR_INVALID_VALUE);
     g.context = context;
     assert_int_equal(let_go(&g, seq), CUDA_SUCCESS);
-    assert_int_equal(vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 2, 2), 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 2, 2), 6 * M), 0);
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }

@@ -248,6 +248,23 @@ int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint6
     return guest_call(g, VGP_cuMemsetD8Async, &a, sizeof(a), NULL, NULL);
 }
 
+int guest_vmm_create(struct guest *g, uint64_t handle, uint64_t size)
+{
+    struct vgp_args_vgpMemCreate a = {.handle = handle,
+                                      .size = size,
+                                      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
+
+    return guest_call(g, VGP_vgpMemCreate, &a, sizeof(a), NULL, NULL);
+}
+
+int guest_vmm_release(struct guest *g, uint64_t handle)
+{
+    struct vgp_args_vgpMemRelease a = {.handle = handle};
+
+    return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
+}
+
 int guest_graph_destroy(struct guest *g, uint64_t graph)
 {
     struct vgp_args_vgpGraphDestroy a = {.graph = graph};

@@ -43,6 +43,9 @@ void guest_printed(struct guest *g, char *all, size_t size);
 int guest_context(struct guest *g);
 int guest_alloc(struct guest *g, uint64_t bytes, uint64_t *dptr);
 int guest_free(struct guest *g, uint64_t dptr);
+/* cuMemCreate of device memory, and cuMemRelease. */
+int guest_vmm_create(struct guest *g, uint64_t handle, uint64_t size);
+int guest_vmm_release(struct guest *g, uint64_t handle);
 /* cuMemsetD8Async, see testprov.h. */
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream);
 

@@ -22,23 +22,6 @@
 
 /* ---- cuMemCreate against the quota ---- */
 
-static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
-{
-    struct vgp_args_vgpMemCreate a = {.handle = handle,
-                                      .size = size,
-                                      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
-
-    return guest_call(g, VGP_vgpMemCreate, &a, sizeof(a), NULL, NULL);
-}
-
-static int vmm_release(struct guest *g, uint64_t handle)
-{
-    struct vgp_args_vgpMemRelease a = {.handle = handle};
-
-    return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
-}
-
 static int vmm_map(struct guest *g, uint64_t ptr, uint64_t size, uint64_t handle)
 {
     struct vgp_args_vgpMemMap a = {.ptr = ptr, .size = size, .handle = handle};
@@ -87,30 +70,30 @@ static void test_vmm_quota(void **state)
     bad.locationType = CU_MEM_LOCATION_TYPE_HOST;
     assert_int_equal(guest_call(&g1, VGP_vgpMemCreate, &bad, sizeof(bad), NULL, NULL),
                      CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(vmm_create(&g1, h1, 6 * M), 0);
-    assert_int_equal(vmm_create(&g2, h1, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_create(&g1, h1, 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g2, h1, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(vmm_map(&g2, at, M, h1), CUDA_ERROR_INVALID_VALUE); /* the other one's */
     assert_int_equal(vmm_retain(&g2, h1, at), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vmm_map(&g1, at, 2 * M, h1), 0);
     assert_int_equal(vmm_map(&g1, at + 2 * M, 2 * M, h1), 0);
-    assert_int_equal(vmm_release(&g1, h1), 0);
-    assert_int_equal(vmm_release(&g1, h1), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* still mapped */
+    assert_int_equal(guest_vmm_release(&g1, h1), 0);
+    assert_int_equal(guest_vmm_release(&g1, h1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* still mapped */
     assert_int_equal(vmm_unmap(&g1, at + 1, 4 * M), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vmm_unmap(&g1, at, 2 * M), 0);
-    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one mapping left */
+    assert_int_equal(guest_vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one mapping left */
     assert_int_equal(vmm_retain(&g1, h3, at), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vmm_retain(&g1, h3, at + 3 * M), 0);
     assert_int_equal(vmm_unmap(&g1, at + 2 * M, 2 * M), 0);
-    assert_int_equal(vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one handle left */
-    assert_int_equal(vmm_release(&g1, h3), 0);
-    assert_int_equal(vmm_create(&g1, h2, 4 * M), 0);
+    assert_int_equal(guest_vmm_create(&g1, h2, 4 * M), CUDA_ERROR_OUT_OF_MEMORY); /* one handle left */
+    assert_int_equal(guest_vmm_release(&g1, h3), 0);
+    assert_int_equal(guest_vmm_create(&g1, h2, 4 * M), 0);
     assert_int_equal(vmm_map(&g1, at, 4 * M, h2), 0);
     /* The end of the client is the end of everything. */
     guest_close(&g1);
     int r = CUDA_ERROR_OUT_OF_MEMORY;
-    for (int i = 0; i < 100 && (r = vmm_create(&g2, h1, 7 * M)); i++)
+    for (int i = 0; i < 100 && (r = guest_vmm_create(&g2, h1, 7 * M)); i++)
         usleep(10000);
     assert_int_equal(r, 0);
     guest_close(&g2);
@@ -127,7 +110,7 @@ static void await_unmapping(struct guest *g, uint64_t at)
 
         r = vmm_retain(g, h, at);
         if (!r)
-            assert_int_equal(vmm_release(g, h), 0);
+            assert_int_equal(guest_vmm_release(g, h), 0);
     }
 }
 
@@ -154,10 +137,10 @@ static void test_vmm_unmapped_twice(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "twice"), 0);
     assert_int_equal(guest_context(&g), 0);
     context = g.context;
-    assert_int_equal(vmm_create(&g, h1, 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, h1, 6 * M), 0);
     assert_int_equal(vmm_map(&g, at, LONG_BYTES, h1), 0);
     assert_int_equal(vmm_map(&g, at + LONG_BYTES, M, h1), 0);
-    assert_int_equal(vmm_release(&g, h1), 0);
+    assert_int_equal(guest_vmm_release(&g, h1), 0);
     g.context = 0; /* which has no work to wait for: a thread of its own unmaps */
     guest_submit(&g, VGP_cuMemUnmap, FIRST, &one, sizeof(one), NULL, 0);
     first = g.seq;
@@ -172,9 +155,9 @@ static void test_vmm_unmapped_twice(void **state)
     g.seq = first;
     assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 5000), 0);
     g.seq = last;
-    assert_int_equal(vmm_create(&g, h2, 6 * M), CUDA_ERROR_OUT_OF_MEMORY); /* a mapping is left */
+    assert_int_equal(guest_vmm_create(&g, h2, 6 * M), CUDA_ERROR_OUT_OF_MEMORY); /* a mapping is left */
     assert_int_equal(vmm_unmap(&g, at + LONG_BYTES, M), 0);
-    assert_int_equal(vmm_create(&g, h2, 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, h2, 6 * M), 0);
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
@@ -198,7 +181,7 @@ static void test_vmm_mapped_while_unmapped(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "gap"), 0);
     assert_int_equal(guest_context(&g), 0);
     context = g.context;
-    assert_int_equal(vmm_create(&g, h1, 6 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, h1, 6 * M), 0);
     assert_int_equal(vmm_map(&g, at, LONG_BYTES - PAGE, h1), 0);
     g.context = 0; /* which has no work to wait for: a thread of its own unmaps */
     guest_submit(&g, VGP_cuMemUnmap, FIRST, &all, sizeof(all), NULL, 0);
@@ -219,8 +202,8 @@ static void test_vmm_mapped_while_unmapped(void **state)
     assert_int_equal(vmm_map(&g, gap, PAGE, h1), 0);
     assert_int_equal(vmm_unmap(&g, at, LONG_BYTES - PAGE), 0);
     assert_int_equal(vmm_unmap(&g, gap, 2 * PAGE), 0);
-    assert_int_equal(vmm_release(&g, h1), 0);
-    assert_int_equal(vmm_create(&g, h2, 8 * M), 0); /* nothing is charged */
+    assert_int_equal(guest_vmm_release(&g, h1), 0);
+    assert_int_equal(guest_vmm_create(&g, h2, 8 * M), 0); /* nothing is charged */
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
