@@ -277,8 +277,8 @@ if [ "$(tail -n 1 "$log" 2> /dev/null)" = hit ] && grep -q '^launch *0 ' "$work/
 else
     bad "as NVIDIA: compiled code" "$(tr '\n' ' ' < "$log")"
 fi
-# Device graphs are the software GPU's alone (its own interface is hidden here), IPC as above.
-cases=$(LD_LIBRARY_PATH=$top_build/userspace/libcuda "$top_build/tests/conformance/driver/conform" --list | grep -vE '^(gdevice|gmem_auto_free|ipc_)' | awk 'NR % 5 == 1 || /^(link_|library_|rest_function|copy_other_stream)/' | tr '\n' ' ')
+# Device graphs are the software GPU's alone (its own interface is hidden here); memory of another process, as above.
+cases=$(LD_LIBRARY_PATH=$top_build/userspace/libcuda "$top_build/tests/conformance/driver/conform" --list | grep -vE '^(gdevice|gmem_auto_free|ipc_|share_p|refused_(opened|imported)_memory)' | awk 'NR % 5 == 1 || /^(link_|library_|rest_function|copy_other_stream)/' | tr '\n' ' ')
 # shellcheck disable=SC2086
 as_nvidia 300 "$top_build/tests/conformance/driver/conform" $cases > "$work/conform" 2>&1
 if [ $? = 0 ] && grep -qE 'conform: [1-9][0-9]+ passed, 0 failed' "$work/conform"; then
