@@ -77,6 +77,7 @@ struct vgpu_ldlog {
     char *cudart;          /* file of a libcudart that was loaded */
     char *missing_symbol;  /* a cu* symbol that was looked up and not found */
     char *missing_library; /* an NVIDIA library that was searched for, with none of that name loaded */
+    bool torch;            /* PyTorch's library of kernels was loaded */
 };
 void vgpu_cli_ldlog_read(struct vgpu_ldlog *log, const char *folder);
 /* True if the file is this project's libcuda. */

@@ -131,6 +131,7 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
 
             if (base && stem_of(base + 1) >= 0)
                 asked[stem_of(base + 1)].loaded = true;
+            log->torch |= base && strcmp(base, "/libtorch_cuda.so") == 0;
             if (base && strncmp(base, "/libcuda.so", 11) == 0 && !log->libcuda) {
                 log->libcuda = copy(text + 14, strlen(text + 14));
                 log->found_by = copy(*libcuda_how ? libcuda_how : "an absolute path", 250);

@@ -402,7 +402,7 @@ static enum vgpu_cause cause_of(int code, const char *why)
 }
 
 /* why: what was said of it, or NULL */
-static const char *remedy_of(enum vgpu_cause cause, const char *why)
+static const char *remedy_of(const struct view *v, enum vgpu_cause cause, const char *why)
 {
     const char *profile = why ? strstr(why, "VGPU_SOFT_CC=") : NULL, *raise = vgpu_cli_limit_remedy(why);
 
@@ -414,6 +414,11 @@ static const char *remedy_of(enum vgpu_cause cause, const char *why)
             "set %.*s for the backend (`vgpu run` and `vgpu vm` take it from the environment), or build the "
             "program with PTX for the capability that the device has",
             (int)strcspn(profile, " ,"), profile);
+    if (cause == VGPU_CAUSE_IMAGE && v->log->torch)
+        return vgpu_cli_format(
+            "the wheels of PyTorch have machine code only, and the software GPU executes PTX: Debian's "
+            "python3-torch-cuda has it, and so has a build with TORCH_CUDA_ARCH_LIST=8.0+PTX (%s, \"PyTorch with PTX\")",
+            vgpu_cli_page("troubleshooting.md"));
     switch (cause) {
     case VGPU_CAUSE_MEMORY:
         return "a smaller model or batch; more device memory (VGPU_SOFT_MEMORY, --vram-quota of "
@@ -494,7 +499,7 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
                 if (late[k].cause == VGPU_CAUSE_WORKER && limit && strstr(limit, "-time"))
                     text = limit;
                 vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), text,
-                              remedy_of(late[k].cause, text));
+                              remedy_of(v, late[k].cause, text));
                 return true;
             }
         }
@@ -540,7 +545,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
                       vgpu_cli_format(harmless ? "%s gave %s, and the program went on" : "%s failed with %s",
                                       e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
-                      why ? why : show(e), harmless ? NULL : remedy_of(cause, why));
+                      why ? why : show(e), harmless ? NULL : remedy_of(v, cause, why));
         verdict = !harmless;
     }
     return verdict;

@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -69,11 +71,10 @@ static struct vgpu_cli_event event(enum vgpu_cli_event_type type, const char *ca
                                    .result = result};
 }
 
-static void judge(struct vgpu_findings *f, const struct row *r)
+static void judge_in(struct vgpu_findings *f, const struct row *r, const struct vgpu_ldlog *log)
 {
     struct vgpu_cli_event list[6];
     struct vgpu_cli_events events = {.list = list};
-    struct vgpu_ldlog log = {.any = true};
     struct vgpu_ending end = {.started = true, .status = 1 << 8, .text = ""};
 
     if (strcmp(r->call, "cuInit") != 0) {
@@ -85,7 +86,12 @@ static void judge(struct vgpu_findings *f, const struct row *r)
         list[events.count++] = event(VGPU_EVENT_WHY, r->call, r->code, r->why);
     list[events.count++] = event(VGPU_EVENT_CALL, r->call, r->code, "");
     memset(f, 0, sizeof(*f));
-    vgpu_cli_judge(f, &events, &log, &end);
+    vgpu_cli_judge(f, &events, log, &end);
+}
+
+static void judge(struct vgpu_findings *f, const struct row *r)
+{
+    judge_in(f, r, &(struct vgpu_ldlog){.any = true});
 }
 
 static void test_rows(void **state)
@@ -124,6 +130,64 @@ static void test_registered_pages(void **state)
     for (size_t k = 0; k < f.count; k++)
         told |= f.list[k].remedy && strstr(f.list[k].remedy, "cudaHostAlloc") != NULL;
     assert_true(told);
+}
+
+static bool remedy_has(const struct vgpu_findings *f, const char *text)
+{
+    for (size_t k = 0; k < f->count; k++)
+        if (f->list[k].remedy && strstr(f->list[k].remedy, text))
+            return true;
+    return false;
+}
+
+/* PyTorch: where there is one with PTX. A capability that would do is said first, and other errors have their own remedy. */
+static void test_torch(void **state)
+{
+    const struct row none = {"cuLaunchKernel", 209, NULL, VGPU_CAUSE_IMAGE},
+                     newer = {"cuLaunchKernel", 209, "try the profile VGPU_SOFT_CC=9.0 (the image has",
+                              VGPU_CAUSE_IMAGE},
+                     memory = {"cuMemAlloc", 2, NULL, VGPU_CAUSE_MEMORY};
+    const struct vgpu_ldlog log = {.any = true, .torch = true};
+    struct vgpu_findings f;
+
+    (void)state;
+    judge_in(&f, &none, &log);
+    assert_true(remedy_has(&f, "python3-torch-cuda") && remedy_has(&f, "TORCH_CUDA_ARCH_LIST=8.0+PTX"));
+    judge(&f, &none);
+    assert_false(remedy_has(&f, "torch"));
+    judge_in(&f, &newer, &log);
+    assert_true(remedy_has(&f, "VGPU_SOFT_CC=9.0") && !remedy_has(&f, "torch"));
+    judge_in(&f, &memory, &log);
+    assert_false(remedy_has(&f, "torch"));
+}
+
+/* A loader's log in which PyTorch's kernels were loaded, and one in which they were only looked for. */
+static void test_torch_in_log(void **state)
+{
+    static const struct {
+        const char *line;
+        bool torch;
+    } logs[] = {{"      7:\tcalling init: /v/torch/lib/libtorch_cuda.so\n", true},
+                {"      7:\tfind library=libtorch_cuda.so [0]; searching\n", false},
+                {"      7:\tcalling init: /v/torch/lib/libtorch_cuda_linalg.so\n", false}};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(logs) / sizeof(logs[0]); i++) {
+        char folder[] = "/tmp/vgpu-ldlog-XXXXXX", path[64];
+        struct vgpu_ldlog log;
+        FILE *f;
+
+        assert_non_null(mkdtemp(folder));
+        snprintf(path, sizeof(path), "%s/ld.7", folder);
+        f = fopen(path, "we");
+        assert_non_null(f);
+        fputs(logs[i].line, f);
+        fclose(f);
+        vgpu_cli_ldlog_read(&log, folder);
+        unlink(path);
+        rmdir(folder);
+        assert_int_equal(log.torch, logs[i].torch);
+    }
 }
 
 /* Each row of the table of limits in docs/tenancy.md that gives the program an error: the words of the broker, of the
@@ -276,6 +340,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
                                        cmocka_unit_test(test_registered_pages),
+                                       cmocka_unit_test(test_torch),
+                                       cmocka_unit_test(test_torch_in_log),
                                        cmocka_unit_test(test_limits),
                                        cmocka_unit_test(test_limit_said_earlier),
                                        cmocka_unit_test(test_limit_before_others),
