@@ -126,6 +126,27 @@ cp "$build/demo/programs/vector_add-static" "$work/use/root/test/program"
 cp "$out"/first/*.deb "$work/use/root/test/"
 text=$(within use bash -c 'dpkg -i /test/*.deb' 2>&1)
 check "dpkg -i" $? "$(tail -n 5 <<< "$text")"
+# As libtorch-cuda-2.6, nvidia-cuda-dev, libnvidia-ml-dev and gpu-burn of Debian 13 depend on the driver. A release that is
+# too new must not be promised: then apt takes NVIDIA's own, which it may.
+needs() # NAME DEPENDS: installs a package with them, beside ours
+{
+    local folder=$work/use/root/test/needs
+
+    rm -rf "$folder"
+    mkdir -p "$folder/DEBIAN"
+    printf 'Package: %s\nVersion: 1\nArchitecture: all\nMaintainer: none <none@localhost>\nDescription: depends\nDepends: %s\n' "$1" "$2" \
+        > "$folder/DEBIAN/control"
+    within use bash -c "dpkg-deb -b /test/needs /test/$1.deb && dpkg -i /test/$1.deb" 2>&1
+}
+text=$(needs needs-driver 'libcuda1 (>= 550) | nothing-else (>= 550), nothing-else | libcuda.so.1 (>= 525), libcuda-12.4-1, libcuda-11.8-1, libcuda1-any, libcuda1,
+ libnvidia-ml1 (>= 550), libnvidia-ml.so.1 (>= 470)')
+check "what depends on NVIDIA's driver of some release installs beside libcuda1-vgpu" $? "$text"
+within use dpkg -r needs-driver > /dev/null 2>&1
+text=$(needs needs-newer 'libcuda1 (>= 600)')
+[ $? != 0 ] && grep -q 'libcuda1 (>= 600)' <<< "$text"
+check "what depends on a newer release does not" $? "$text"
+within use dpkg -r needs-newer > /dev/null 2>&1
+within use rm -rf /test/needs /test/needs-driver.deb /test/needs-newer.deb
 text=$(within use dkms status)
 grep -q '^vgpu/0.1.0.*: installed' <<< "$text"
 check "DKMS has built the module for the root's kernel" $? "$text"
