@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh OUT BUILD: each *_client.py with its package, unmodified, on the software GPU over the socket. `not run` where
-# the packages have not been fetched, each environment for itself.
+# run.sh OUT BUILD: each *_client.py with its package, unmodified, on the software GPU over the socket, and three of them
+# in a guest. `not run` where the packages have not been fetched, each environment for itself.
 set -u
 out=$1 build=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,6 +37,43 @@ client()
     fi
 }
 
+# guest NAME...: the same clients in a guest, all in one boot.
+guest()
+{
+    local name line file rc
+
+    for file in "$build/guest/initrd.cpio" "${VGPU_DRIVER:-$build/kernel/vgpu_drv.ko}" \
+        "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
+        [ -e "$file" ] && continue
+        skipped=$((skipped + 1))
+        echo "not run: python: guest: ${file##*/} is not built"
+        return
+    done
+    rm -rf "$out/guest"
+    mkdir -p "$out/guest"
+    env -u CUDA_HOME -u CUDA_PATH timeout 900 "$vgpu" vm run --gpu soft --memory 3072 --timeout 880 --share "$out/guest" sh -c '
+        python=$1 here=$2 libraries=$3
+        export HOME=$4 XDG_CACHE_HOME=$4 LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$libraries
+        shift 4
+        for name; do
+            "$python" -W ignore "$here/${name}_client.py" > "$HOME/$name.out" 2> "$HOME/$name.err" < /dev/null
+            echo "ended $?" >> "$HOME/$name.out"
+        done' sh "$place/bin/python" "$here" "$CUDA_HOME/lib64" "$out/guest" "$@" > "$out/guest/vm" 2>&1 < /dev/null
+    rc=$?
+    for name; do
+        while read -r line; do
+            case $line in
+            "ok "*) passed=$((passed + 1)); echo "ok - guest: $name: ${line#ok }" ;;
+            "wrong "*) failed=$((failed + 1)); echo "FAIL: guest: $name: ${line#wrong }" ;;
+            esac
+        done 2> /dev/null < "$out/guest/$name.out"
+        grep -q '^wrong\|^ended 0$' "$out/guest/$name.out" 2> /dev/null && continue
+        failed=$((failed + 1))
+        echo "FAIL: guest: $name: did not end well (the guest: $rc): $(cat "$out/guest/$name.err" "$out/guest/vm" 2> /dev/null |
+            tail -n 3 | tr '\n' ' ')"
+    done
+}
+
 # environment NAME: finds it (place).
 environment()
 {
@@ -64,6 +101,7 @@ else
         # It links with the toolkit's libnvJitLink.
         client numba "$CUDA_HOME/lib64"
         client warp ""
+        guest bindings warp numba
     fi
     if environment torch; then
         client triton "" TORCHINDUCTOR_CACHE_DIR="$out/triton/inductor" TORCHINDUCTOR_COMPILE_THREADS=1
