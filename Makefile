@@ -189,7 +189,7 @@ all-clients: prepare-test ## programs of other people, also the large ones: hour
 # The suites that have the target.
 ALL_CLIENTS := $(shell cd $(TOP) && grep -ls '^all-clients:' tests/*/Makefile tests/*/*/Makefile | sed 's,/Makefile$$,,')
 
-bench: prepare ## measure; writes build/bench.json and prints a table; WITH=BUILD: beside another build of it
+bench: prepare ## measure; writes build/bench.json, .svg, and prints a table; WITH=BUILD: beside another build of it
 	@$(NEXT) stage-build
 	@$(if $(WITH),$(call sub,tests/perf,all) && $(TOP)/tests/perf/compare.py --build $(BUILD) --with '$(WITH)' \
 		--cuda $(CUDA_HOME) --rounds $(or $(ROUNDS),5),$(call sub,tests/perf,run))

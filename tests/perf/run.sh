@@ -59,6 +59,14 @@ part() {
     failed=$((failed + ${sums##* }))
 }
 part bench timeout 900 "$vgpu" run --gpu "$gpu" "$build/bench" $quick --json "$json" --provider "$provider"
+if [ ! -x /usr/bin/python3 ]; then
+    echo "not run: plot: there is no /usr/bin/python3"
+    skipped=$((skipped + 1))
+elif [ -n "$quick" ]; then
+    part plot /usr/bin/python3 -B "$(dirname "$0")/plot.py" --check "$build/bench.log" "$(dirname "$0")/../../docs/results"
+elif /usr/bin/python3 -B "$(dirname "$0")/plot.py" "$build/bench.log" "${json%.json}.svg"; then
+    echo "plotted: ${json%.json}.svg"
+fi
 part crowd-bench timeout 300 "$vgpu" run --gpu "$gpu" "$build/crowd-bench" $quick --json "${json%.json}-crowd.json"
 if [ "$gpu" = soft ]; then
     # What the software GPU costs: an instruction, and ggml's operations where its libraries are there
