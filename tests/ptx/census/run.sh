@@ -71,6 +71,26 @@ if [ $skipped = 0 ]; then
     fi
 fi
 
+# The survey of wheels counts the fat binaries of a library as census does; and its own test.
+if python3 "$here/wheels_test.py" >"$build/wheels.log" 2>&1; then
+    echo "wheels: $(grep -c '^ok' "$build/wheels.log") of fat binaries made for it"
+    passed=$((passed + 1))
+else
+    echo "FAIL: wheels: $(grep -v '^ok' "$build/wheels.log" | head -n 5)"
+    failed=$((failed + 1))
+fi
+for name in libcublas.so.13 libcublasLt.so.13; do
+    [ -s "$build/$name.out" ] || continue
+    if python3 "$here/wheels.py" --tsv "$lib/$name" 2>&1 | sort >"$build/wheels" &&
+        grep "^$name" "$build/$name.out" | cut -f 1-3 | sort | cmp -s - "$build/wheels"; then
+        echo "wheels: $name: as many fat binaries of each architecture"
+        passed=$((passed + 1))
+    else
+        echo "FAIL: wheels: $name: $(tr '\t\n' ' ;' <"$build/wheels"), not those of census"
+        failed=$((failed + 1))
+    fi
+done
+
 if [ "$mode" = table ]; then
     for file in "$lib"/libcufft.so.* "$lib"/libcusparse.so.* "$lib"/libcusolver.so.* "$lib"/libcusolverMg.so.* \
         "$lib"/libcurand.so.* "$lib"/libnccl.so.* "$lib"/libcudnn_*.so.*; do
