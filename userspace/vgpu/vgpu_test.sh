@@ -383,6 +383,7 @@ fi
 
 echo "# vgpu vm"
 . "$here/vm/accel_test.sh"
+. "$here/vm/host_files_test.sh"
 missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
     [ -e "$file" ] || missing="$missing $file"

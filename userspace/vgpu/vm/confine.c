@@ -12,12 +12,14 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +29,11 @@
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452
 #endif
+#ifndef SYS_mount_setattr /* Linux 5.12 */
+#define SYS_mount_setattr 442
+#endif
+#define MOUNT_READ_ONLY 1u    /* MOUNT_ATTR_RDONLY of linux/mount.h, which the C library's may exclude */
+#define AT_WHOLE_TREE 0x8000u /* AT_RECURSIVE */
 
 #define SET_ID (S_ISUID | S_ISGID)
 #define ARG(n) ((unsigned)offsetof(struct seccomp_data, args) + 8u * (n)) /* its low half */
@@ -84,15 +91,88 @@ static int forbid_set_id(void)
 #endif
 }
 
+/* Undoes the escapes of /proc/self/mountinfo: \\ and three octal digits. */
+static void unescape(char *path)
+{
+    char *to = path;
+
+    for (; *path; path++) {
+        if (path[0] == '\\' && path[1] && path[2] && path[3]) {
+            *to++ = (char)((path[1] - '0') << 6 | (path[2] - '0') << 3 | (path[3] - '0'));
+            path += 3;
+        } else {
+            *to++ = *path;
+        }
+    }
+    *to = '\0';
+}
+
+/* The flags of a mount that a user namespace may not take away. */
+static unsigned long mount_flags(const char *path)
+{
+    static const struct {
+        unsigned long says, flag;
+    } flags[] = {{ST_NOSUID, MS_NOSUID},   {ST_NODEV, MS_NODEV},           {ST_NOEXEC, MS_NOEXEC},
+                 {ST_NOATIME, MS_NOATIME}, {ST_NODIRATIME, MS_NODIRATIME}, {ST_RELATIME, MS_RELATIME}};
+    unsigned long all = 0;
+    struct statvfs st;
+
+    for (size_t i = 0; !statvfs(path, &st) && i < sizeof(flags) / sizeof(flags[0]); i++)
+        all |= st.f_flag & flags[i].says ? flags[i].flag : 0;
+    return all;
+}
+
+/* The path of a mount that is covered by another leads elsewhere: it is not reached by it. So is one that this user may not
+ * enter. */
+static bool is_out_of_reach(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == EINVAL || error == EACCES;
+}
+
+/* Mount by mount. */
+static bool read_only_each(const char *at)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL, path[4200];
+    size_t room = 0, n = strlen(at);
+    bool ok = f != NULL;
+
+    while (ok && getline(&line, &room, f) > 0) {
+        if (sscanf(line, "%*s %*s %*s %*s %4199s", path) != 1)
+            continue;
+        unescape(path);
+        if (strncmp(path, at, n) || (path[n] && path[n] != '/'))
+            continue;
+        ok = !mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | mount_flags(path), NULL) ||
+             is_out_of_reach(errno);
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+/* A folder that is shared for writing may have `at` in it: what the guest does there is done to the host's files. */
+static bool read_only(const char *at)
+{
+    struct {
+        uint64_t set, clear, propagation, userns;
+    } attributes = {.set = MOUNT_READ_ONLY};
+
+    if (!syscall(SYS_mount_setattr, AT_FDCWD, at, AT_WHOLE_TREE, &attributes, sizeof(attributes)))
+        return true;
+    return errno == ENOSYS && read_only_each(at);
+}
+
 /*
- * The host's tree at `at`, without what tells about the host's processes and devices. The guest has
- * its own of each of these.
+ * The host's tree at `at`, read-only, without what tells about the host's processes and devices. The
+ * guest has its own of each of these.
  */
-static bool tree_without_proc(const char *at)
+static bool tree_made(const char *at)
 {
     static const char *const hidden[] = {"proc", "sys", "dev", "run"};
 
-    if (!vgpu_cli_own_mounts(MS_PRIVATE) || mount("/", at, NULL, MS_BIND | MS_REC, NULL))
+    if (mount("/", at, NULL, MS_BIND | MS_REC, NULL) || !read_only(at))
         return false;
     for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
         char path[4200];
@@ -105,6 +185,20 @@ static bool tree_without_proc(const char *at)
             return false;
     }
     return true;
+}
+
+static bool tree_without_proc(const char *at)
+{
+    int why;
+
+    if (!vgpu_cli_own_mounts(MS_PRIVATE))
+        return false;
+    if (tree_made(at))
+        return true;
+    why = errno;
+    umount2(at, MNT_DETACH);
+    errno = why;
+    return false;
 }
 
 void vgpu_cli_confine(void *arg)
