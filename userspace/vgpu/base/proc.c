@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -50,17 +49,69 @@ int vgpu_cli_signals(void)
     return fd;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+/* Of one folder: a guest that may write to it could nest and add files for as long as it likes. The rest stays. */
+#define LEVELS_MAX 64u
+#define ENTRIES_MAX 100000u
+
+struct removal {
+    dev_t device;
+    unsigned left; /* entries */
+};
+
+static void remove_below(struct removal *r, int folder, unsigned levels);
+
+static void remove_entry(struct removal *r, int folder, const char *name, unsigned levels)
 {
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
+    int fd;
+
+    if (unlinkat(folder, name, 0) == 0 || !levels)
+        return;
+    fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    remove_below(r, fd, levels - 1);
+    unlinkat(folder, name, AT_REMOVEDIR);
 }
 
+/* Takes the descriptor over. */
+static void remove_below(struct removal *r, int folder, unsigned levels)
+{
+    struct stat st;
+    struct dirent *e;
+    DIR *d;
+
+    if (fstat(folder, &st) != 0 || st.st_dev != r->device || !(d = fdopendir(folder))) {
+        close(folder); /* another file system is not ours */
+        return;
+    }
+    while (r->left && (e = readdir(d))) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        r->left--;
+        remove_entry(r, folder, e->d_name, levels);
+    }
+    closedir(d);
+}
+
+/*
+ * A folder of this user. By descriptors, not by paths: a guest that may write to it could meanwhile put a link to a folder
+ * of the host's in place of one in it.
+ */
 static void remove_tree(const char *path)
 {
-    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct removal r = {.left = ENTRIES_MAX};
+    struct stat st;
+
+    if (fd < 0)
+        return;
+    if (fstat(fd, &st) != 0 || st.st_uid != geteuid()) {
+        close(fd);
+        return;
+    }
+    r.device = st.st_dev;
+    remove_below(&r, fd, LEVELS_MAX);
+    rmdir(path);
 }
 
 /* Folders are named vgpu-run.PID.XXXXXX: one whose process is gone was left by a killed vgpu. */
@@ -68,7 +119,6 @@ static void sweep(const char *base)
 {
     DIR *d = opendir(base);
     struct dirent *e;
-    struct stat st;
 
     while (d && (e = readdir(d))) {
         int pid = 0;
@@ -78,8 +128,7 @@ static void sweep(const char *base)
             errno != ESRCH)
             continue;
         path = vgpu_cli_format("%s/%s", base, e->d_name);
-        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
-            remove_tree(path);
+        remove_tree(path);
         free(path);
     }
     if (d)

@@ -20,4 +20,28 @@ else
     same "vm: the host's tree is read-only, also by way of a share that has it" "" "$(ls "$work/kept")"
     same "vm: a share is not" in-the-share "$(ls "$work/share/tmp")"
 fi
-rm -rf "$work/share" "$work/kept"
+# A guest lays out a folder as a vgpu that was killed leaves it, and puts a link in its place while the next one removes it.
+cat > "$work/swap.py" <<'END'
+# swap.py FOLDER KEPT READY: at the first file that vanishes from FOLDER it becomes a link to KEPT.
+import os, sys
+folder, kept, ready = sys.argv[1:]
+first = len(os.listdir(folder))
+open(ready, "w").write("ready")
+while len(os.listdir(folder)) == first:
+    pass
+os.rename(folder, folder + ".real")
+os.symlink(kept, folder)
+END
+left=$work/tmp/vgpu-run.4194305.swapped
+mkdir -p "$left/folder"
+for dir in "$left/folder" "$work/kept"; do (cd "$dir" && seq -f file%g 20000 | xargs touch); done
+timeout 60 /usr/bin/python3 "$work/swap.py" "$left/folder" "$work/kept" "$work/swap.ready" & swapper=$!
+appears "$work/swap.ready"
+$run true
+wait $swapper
+same "temporary folders are removed without following a link" 20000 "$(find "$work/kept" -type f | wc -l)"
+mkdir -p "$left/folder"
+ln -s "$work/kept" "$left/folder/link"
+rm -rf "$work/share"
+same "... also one that is there before" 20000 "$($run true; find "$work/kept" -type f | wc -l)"
+rm -rf "$work/kept" "$work"/tmp/*
