@@ -92,6 +92,18 @@ bool vgpu_cli_output_done(void)
     return false;
 }
 
+int vgpu_cli_create(const char *option, const char *path)
+{
+    bool system = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    int fd =
+        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC | (system ? 0 : O_NOFOLLOW), 0666);
+
+    if (fd < 0)
+        vgpu_cli_die("%s %s: %s", option, path,
+                     errno == ELOOP ? "it is a link, which is not written through" : strerror(errno));
+    return fd;
+}
+
 void *vgpu_cli_alloc(size_t size)
 {
     void *p = calloc(1, size ? size : 1);

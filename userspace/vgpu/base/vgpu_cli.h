@@ -36,6 +36,9 @@ int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shor
                     const struct option *options);
 /* Writes out standard output. False, after a message: it did not take all of the text. */
 bool vgpu_cli_output_done(void);
+/* A file that an option names, emptied, to be written. No link is followed but those of the system (/dev/stderr): a guest
+ * that may write to the folder may have put it there. */
+int vgpu_cli_create(const char *option, const char *path);
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *vgpu_cli_alloc(size_t size);
@@ -250,7 +253,8 @@ struct vgpu_cli_vm {
     const char *keep_log; /* NULL: the guest's console is removed at the end */
     bool tty;
     /* while it runs */
-    char *console; /* file with the guest's kernel log */
+    char *console;  /* file with the guest's kernel log */
+    int console_fd; /* of `keep_log`; -1: none */
     char *qemu_log;
     struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     pid_t qemu;

@@ -179,7 +179,7 @@ int vgpu_cli_replay(int argc, char **argv)
         vgpu_cli_say("%s", r->file.why);
         return VGPU_CLI_USAGE;
     }
-    if (json != NULL && (r->options.json = fopen(json, "we")) == NULL)
+    if (json != NULL && (r->options.json = fdopen(vgpu_cli_create("--json", json), "w")) == NULL)
         vgpu_cli_die("--json %s: %s", json, strerror(errno));
     rc = start(r, gpu, check);
     if (r->options.json != NULL && fclose(r->options.json) != 0)

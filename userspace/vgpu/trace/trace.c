@@ -149,16 +149,23 @@ int vgpu_cli_wait(pid_t pid, int signals)
 /* The path as the program sees it, which may change its working directory; the file is emptied. */
 static char *new_file(const char *option, const char *path)
 {
-    FILE *f = fopen(path, "we");
     char *real;
 
-    if (!f)
-        vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
-    fclose(f);
+    close(vgpu_cli_create(option, path));
     real = realpath(path, NULL);
     if (!real)
         vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
     return real;
+}
+
+/* From before the program is started: a guest may write into the folder. */
+static FILE *new_stream(const char *option, const char *path)
+{
+    FILE *f = fdopen(vgpu_cli_create(option, path), "a");
+
+    if (!f)
+        vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
+    return f;
 }
 
 struct choice {
@@ -245,14 +252,12 @@ static int run(const struct choice *o, char **program)
 {
     const char *temp = vgpu_cli_temp_dir();
     char *events_path = vgpu_cli_format("%s/trace.json", temp);
-    char *text_path = o->output ? new_file("--output", o->output) : NULL;
     struct vgpu_cli_list env = {0}, argv = {0};
     struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
     struct vgpu_cli_events events = {.list = NULL};
     struct vgpu_cli_show show = {.filter = o->filter, .all = o->all};
-    char *record_path = NULL, *chrome_path = (char *)o->chrome;
-    FILE *chrome = NULL; /* from before the program is started: a guest may write into the folder */
-    FILE *out = stderr;
+    char *record_path = NULL;
+    FILE *chrome = NULL, *out = stderr;
     bool quiet;
     int signals, status;
     pid_t pid;
@@ -269,16 +274,10 @@ static int run(const struct choice *o, char **program)
     if (!quiet)
         vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
     vgpu_cli_setenv(&env, "VGPU_TRACE", "0"); /* the lines are made from the JSON */
-    if (chrome_path) {
-        chrome_path = new_file("--chrome", chrome_path);
-        chrome = fopen(chrome_path, "we");
-        if (!chrome)
-            vgpu_cli_die("--chrome %s: %s", chrome_path, strerror(errno));
-    }
-    if (text_path)
-        out = fopen(text_path, "ae");
-    if (!out)
-        vgpu_cli_die("--output %s: %s", text_path, strerror(errno));
+    if (o->chrome)
+        chrome = new_stream("--chrome", o->chrome);
+    if (o->output)
+        out = new_stream("--output", o->output);
     vgpu_cli_way(&argv, o->gpu, o->vm, record_path ? folder_of(record_path) : temp);
     for (int i = 0; program[i]; i++)
         vgpu_cli_add(&argv, "%s", program[i]);
@@ -310,7 +309,7 @@ static int run(const struct choice *o, char **program)
     else
         vgpu_cli_events_totals(&events, o->filter, o->top, out);
     if (chrome && !vgpu_cli_chrome(&events, o->filter, chrome))
-        vgpu_cli_die("--chrome %s: it cannot be written", chrome_path);
+        vgpu_cli_die("--chrome %s: it cannot be written", o->chrome);
     if (out != stderr)
         fclose(out);
     vgpu_cli_exit_as(status);

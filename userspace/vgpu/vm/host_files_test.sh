@@ -45,3 +45,23 @@ ln -s "$work/kept" "$left/folder/link"
 rm -rf "$work/share"
 same "... also one that is there before" 20000 "$($run true; find "$work/kept" -type f | wc -l)"
 rm -rf "$work/kept" "$work"/tmp/*
+# A guest puts a link in place of a file that vgpu writes again.
+echo precious > "$work/precious"
+ln -s precious "$work/link"
+for option in "trace --json" "trace --output" "trace --chrome" "trace --record"; do
+    says "$option: no link is written through" 125 "link: it is a link" "$vgpu" $option "$work/link" true
+done
+says "vm run --keep-log: no link is written through" 125 "link: it is a link" \
+    "$vgpu" vm run --gpu none --accel tcg --qemu "$work/qemu-tree" --kernel "$work/backend" --initrd "$work/backend" --keep-log "$work/link" true
+same "what the link names is not written" precious "$(cat "$work/precious")"
+says "trace --output: but one of the system's" 0 "vgpu trace: no call" "$vgpu" trace --gpu soft --output /dev/stdout true
+cat > "$work/qemu-talks" <<'END'
+#!/bin/bash
+case "$*" in *-version*) exit 1 ;; esac
+path=$(sed 's/.*file,id=console,path=\([^,]*\),.*/\1/' <<< "$*")
+echo "words of the kernel" > "$path"
+END
+chmod +x "$work/qemu-talks"
+says "vm run --keep-log: the console is shown" 125 "words of the kernel" \
+    "$vgpu" vm run --gpu none --accel tcg --qemu "$work/qemu-talks" --kernel "$work/backend" --initrd "$work/backend" --keep-log "$work/console" true
+same "vm run --keep-log: and kept" "words of the kernel" "$(cat "$work/console")"

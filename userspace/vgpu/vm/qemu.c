@@ -176,6 +176,7 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
     spawn.prepare_arg = &confine;
     spawn.argv = a.items;
     spawn.keep_fd[0] = pair[1];
+    spawn.keep_fd[1] = vm->console_fd;
     vm->qemu = vgpu_cli_spawn(&spawn);
     if (vm->qemu < 0)
         vgpu_cli_die("cannot run QEMU (%s): %s", a.items[0], strerror(-vm->qemu));

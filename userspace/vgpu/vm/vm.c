@@ -195,7 +195,8 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
     add_to_path(&vm->env);
     vgpu_cli_vm_register(vm);
     vm->signals = vgpu_cli_signals();
-    vm->console = vm->keep_log       ? vgpu_cli_format("%s", vm->keep_log)
+    vm->console_fd = vm->keep_log ? vgpu_cli_create("--keep-log", vm->keep_log) : -1;
+    vm->console = vm->keep_log       ? vgpu_cli_format("/proc/self/fd/%d", vm->console_fd)
                   : vgpu_cli_verbose ? vgpu_cli_format("/dev/stderr")
                                      : vgpu_cli_format("%s/console.log", vgpu_cli_temp_dir());
     vm->qemu_log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/qemu.log", vgpu_cli_temp_dir());
