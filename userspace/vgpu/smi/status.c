@@ -27,6 +27,7 @@
 #define WAIT_LEAST_MS 50
 #define WAIT_MUTE_MS 100 /* for those that did not answer at the last look, when they alone are left */
 #define AGAIN_MS 10      /* until a socket whose queue is full is tried again */
+#define PAIRS_MAX 64     /* of a line: more than there are names */
 #define BATCH 256        /* sockets that are asked at the same time */
 
 static long now_ms(void)
@@ -177,7 +178,9 @@ static void take(const char *words, const struct known *known, void *to)
     char name[40];
     int n = 0;
 
-    for (; sscanf(words, " %39s %llu%n", name, &value, &n) == 2; words += n) {
+    /* sscanf(3) walks to the end of the line each time. */
+    for (unsigned i = 0; i < PAIRS_MAX && sscanf(words, " %39s %llu%n", name, &value, &n) == 2;
+         i++, words += n) {
         for (const struct known *k = known; k->name; k++) {
             if (!strcmp(k->name, name))
                 *(unsigned long long *)((char *)to + k->offset) = value;
@@ -207,6 +210,8 @@ static void take_line(struct smi_backend *b, const char *line)
         snprintf(b->limits[b->nlimits].name, sizeof(name), "%s", name);
         b->limits[b->nlimits++].value = value;
     } else if (sscanf(line, "client %ld %u %llu %127s", &c.worker, &c.guest, &c.memory, c.name) == 4) {
+        if (b->nclients == SMI_CLIENTS_MAX)
+            return;
         b->clients = realloc(b->clients, (b->nclients + 1) * sizeof(c));
         if (!b->clients)
             vgpu_cli_die("out of memory");

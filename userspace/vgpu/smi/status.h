@@ -25,6 +25,9 @@ struct smi_client {
 };
 
 #define SMI_LIMITS_MAX 32
+/* What --max-clients may be. A backend that was taken over says that it has more: each is work and memory for who asks,
+ * and a series of its own wherever the metrics are kept. */
+#define SMI_CLIENTS_MAX 256u
 struct smi_backend {
     long pid;
     char where[512]; /* its socket */

@@ -42,7 +42,9 @@ pid = os.getpid() if pid == "own" else int(pid)
 while True:
     c, _ = s.accept()
     try:
-        text = f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode()
+        more = os.environ.get("more", "").replace(",", "\n").replace("MANY", "other 1 " * 100)
+        more = "".join(f"client {i} 1 1 a\n" for i in range(1, 5000)) if more == "CLIENTS" else more
+        text = f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1\n{more}".encode()
         if "lingers" in os.environ:
             send_lingering(c, text)
         else:
@@ -97,6 +99,21 @@ same "ctl: a descriptor whose close waits comes with the answer" "vgpu: backend"
     "$(lingers_at "$vgpu" ctl --socket "$work/lingers.sock" get)"
 same "doctor: a descriptor whose close waits comes from the socket" "a backend listens on" \
     "$(lingers_at env VGPU_SOCKET="$work/lingers.sock" "$vgpu" doctor)"
+# counted LINES: what the JSON of --host has of a backend whose report has these lines more
+counted()
+{
+    rm -f "$work/asked.ready"
+    more=$1 /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "@vgpu-backend.status.4194305" own /run/a.sock &
+    appears "$work/asked.ready"
+    timeout 30 "$vgpu" smi --host --json | /usr/bin/python3 -c 'import json, sys
+b = [b for b in json.load(sys.stdin)["backends"] if b["pid"] == int(sys.argv[1])][0]
+print(len(b["clients"]), b["calls"])' $!
+    kill $!
+    wait $! 2> /dev/null
+}
+same "smi --host: lines of a report" "1 7" "$(counted "client 5 1 1 a,vm other 1 calls 7")"
+same "smi --host: no more clients than a backend may have" "256 1" "$(counted CLIENTS)"
+same "smi --host: no line is read without an end" "0 1" "$(counted "vm MANYcalls 7")"
 # Sockets at which a program listens and says nothing, half of them with full queues: not the wait for one, times their number.
 cat > "$work/mute.py" <<'END'
 import signal, socket, sys
