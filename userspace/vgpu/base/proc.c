@@ -185,7 +185,7 @@ static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_
             dup2(fd, 0);
     }
     if (s->log) {
-        fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        fd = open(s->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
         if (fd >= 0) {
             dup2(fd, 1);
             dup2(fd, 2);

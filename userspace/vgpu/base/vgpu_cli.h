@@ -254,7 +254,7 @@ struct vgpu_cli_vm {
     bool tty;
     /* while it runs */
     char *console;  /* file with the guest's kernel log */
-    int console_fd; /* of `keep_log`; -1: none */
+    int console_fd; /* which `console` names; -1: it is standard error */
     char *qemu_log;
     struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     pid_t qemu;

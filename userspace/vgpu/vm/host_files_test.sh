@@ -65,3 +65,15 @@ chmod +x "$work/qemu-talks"
 says "vm run --keep-log: the console is shown" 125 "words of the kernel" \
     "$vgpu" vm run --gpu none --accel tcg --qemu "$work/qemu-talks" --kernel "$work/backend" --initrd "$work/backend" --keep-log "$work/console" true
 same "vm run --keep-log: and kept" "words of the kernel" "$(cat "$work/console")"
+# A guest that sees vgpu's folder appear puts links there, before vgpu has made its own files.
+cat > "$work/backend-links" <<END
+#!/bin/bash
+for name in qemu.log console.log; do ln -s "$work/precious" "\${2%/*}/\$name"; done
+exec "$work/backend" "\$@"
+END
+sed 's/^echo.*/echo "words of QEMU"; &/' "$work/qemu-talks" > "$work/qemu-both"
+chmod +x "$work/backend-links" "$work/qemu-both"
+timeout 60 "$vgpu" vm run --gpu soft --backend "$work/backend-links" --accel tcg --qemu "$work/qemu-both" \
+    --kernel "$work/backend" --initrd "$work/backend" --driver "$work/backend" true > "$work/out" 2>&1
+same "vm: no link in place of a log is written through" precious "$(cat "$work/precious")"
+same "vm: and what was written elsewhere is shown" "words of the kernel" "$(grep -o "words of the kernel" "$work/out")"

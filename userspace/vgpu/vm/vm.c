@@ -195,10 +195,18 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
     add_to_path(&vm->env);
     vgpu_cli_vm_register(vm);
     vm->signals = vgpu_cli_signals();
-    vm->console_fd = vm->keep_log ? vgpu_cli_create("--keep-log", vm->keep_log) : -1;
-    vm->console = vm->keep_log       ? vgpu_cli_format("/proc/self/fd/%d", vm->console_fd)
-                  : vgpu_cli_verbose ? vgpu_cli_format("/dev/stderr")
-                                     : vgpu_cli_format("%s/console.log", vgpu_cli_temp_dir());
+    /* By its descriptor: the folder may be one that a guest writes to. */
+    if (vm->keep_log || !vgpu_cli_verbose) {
+        char *path = vgpu_cli_format("%s/console.log", vgpu_cli_temp_dir());
+
+        vm->console_fd = vgpu_cli_create(vm->keep_log ? "--keep-log" : "the guest's console:",
+                                         vm->keep_log ? vm->keep_log : path);
+        vm->console = vgpu_cli_format("/proc/self/fd/%d", vm->console_fd);
+        free(path);
+    } else {
+        vm->console_fd = -1;
+        vm->console = vgpu_cli_format("/dev/stderr");
+    }
     vm->qemu_log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/qemu.log", vgpu_cli_temp_dir());
 }
 
