@@ -2,7 +2,8 @@
 # Part of vgpu_test.sh: output about a real backend and its clients. $work/v and $work/c are its sockets, $daemon its process.
 served=(env "VGPU_SOCKET=$work/v" "VGPU_NVML_DIR=$build/userspace/libnvidia-ml")
 mkfifo "$work/client.fifo"
-VGPU_SOCKET=$work/v /usr/bin/python3 -c '
+# Its name has CSI, as a byte and in UTF-8, and turns text around.
+VGPU_SOCKET=$work/v bash -c 'exec -a "$0" /usr/bin/python3 "$@"' $'client\x9b31m\xc2\x9b31m\xe2\x80\xaeend' -c '
 import ctypes, sys, time
 cuda = ctypes.CDLL(sys.argv[1])
 context, memory = ctypes.c_void_p(), ctypes.c_uint64()
@@ -27,6 +28,12 @@ text=$(timeout 120 "${served[@]}" "$vgpu" smi --query-gpu=index,count --format=c
 same "smi --query-gpu -l: one heading, then values" "index, count/0, 1/0, 1/0, 1/" "$(tr '\n' / <<< "$text")"
 text=$(timeout 120 "${served[@]}" "$vgpu" smi --query-compute-apps=pid,used_memory --format=csv,noheader 2> /dev/null)
 same "smi --query-compute-apps: less than a MiB is 0, not unknown" "$client, 0 MiB" "$(grep "^$client," <<< "$text")"
+for form in "" "-q" "--query-compute-apps=pid,process_name --format=csv"; do
+    # shellcheck disable=SC2086
+    timeout 120 "${served[@]}" "$vgpu" smi $form > "$work/name.txt" 2> /dev/null
+    same "smi $form: a process's name is text" "client?31m??31m???end" \
+        "$(grep "$client" -A 2 "$work/name.txt" | grep -o "client.*end" | head -n 1)"
+done
 kill $client
 wait $client 2> /dev/null
 

@@ -53,6 +53,17 @@ int smi_open(void)
     return 0;
 }
 
+/* A process names itself as it likes, and what NVML says of a GPU is a worker's word: one line, and nothing that a terminal
+ * obeys. */
+static void make_harmless(char *text)
+{
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20)
+            *c = '?';
+    }
+    vgpu_cli_harmless(text);
+}
+
 static void __attribute__((format(printf, 3, 4)))
 put(struct smi_gpu *g, enum smi_value which, const char *format, ...)
 {
@@ -61,6 +72,7 @@ put(struct smi_gpu *g, enum smi_value which, const char *format, ...)
     va_start(ap, format);
     vsnprintf(g->value[which], sizeof(g->value[which]), format, ap);
     va_end(ap);
+    make_harmless(g->value[which]);
 }
 
 static void take_number(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which, const char *name)
@@ -142,10 +154,7 @@ static void take_processes(struct smi_gpu *g, nvmlDevice_t d)
         p->memory_mib = list[i].used + 1 == 0 ? -1 : (long)(list[i].used >> 20);
         if (fn("nvmlSystemGetProcessName")(p->pid, p->name, (unsigned)sizeof(p->name)) != NVML_SUCCESS)
             strcpy(p->name, "?");
-        for (char *c = p->name; *c; c++) {
-            if ((unsigned char)*c < 0x20 || *c == 0x7f)
-                *c = '?'; /* a process names itself as it likes */
-        }
+        make_harmless(p->name);
     }
 }
 
@@ -252,6 +261,8 @@ int smi_gather(struct smi *s, const char *only)
     fn("nvmlSystemGetDriverVersion")(s->driver, (unsigned)sizeof(s->driver));
     fn("nvmlSystemGetNVMLVersion")(s->nvml, (unsigned)sizeof(s->nvml));
     fn("nvmlSystemGetCudaDriverVersion_v2")(&s->cuda);
+    make_harmless(s->driver);
+    make_harmless(s->nvml);
     if (fn("nvmlDeviceGetCount_v2")(&n) != NVML_SUCCESS)
         return 255;
     s->gpus = vgpu_cli_alloc((n + 1) * sizeof(*s->gpus)); /* zeroed */
