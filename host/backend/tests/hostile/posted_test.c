@@ -79,6 +79,16 @@ static void post_child(struct guest *g, uint64_t graph, uint64_t node, uint64_t 
     SUBMIT(g, vgpGraphChildNode, PLACE(graph, node), .child = named);
 }
 
+/* With a number that the worker never gave out. The handle of its graph follows from that of the node. */
+static void post_condition(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    const uint64_t body = GRAPH(0x1000 + VGP_HANDLE_INDEX(node) % 0x1000);
+    const struct vgp_args_vgpGraphConditionalNamed a = {PLACE(graph, node), .handle = 12345, .context = named,
+                                                        .type = CU_GRAPH_COND_TYPE_IF, .bodies_len = 1};
+
+    guest_submit(g, VGP_vgpGraphConditionalNamed, VGP_NO_REPLY, &a, sizeof(a), &body, sizeof(body));
+}
+
 #define SEMAPHORE 0x78 /* the cookie of its operation */
 
 static void post_semaphore(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
@@ -117,6 +127,8 @@ static const struct kind {
     {post_memop, VGP_vgpGraphBatchMemOpNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
      CUDA_ERROR_NOT_SUPPORTED, 0},
     {post_array, VGP_vgpGraphCopyNode, VGP_H_ARRAY, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
+    {post_condition, VGP_vgpGraphConditionalNamed, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
+     CUDA_ERROR_INVALID_VALUE, 0},
     {post_child, VGP_vgpGraphChildNode, VGP_H_GRAPH, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))

@@ -90,16 +90,25 @@ static bool knows_condition(const struct wrk_graph *g, uint64_t handle)
     return false;
 }
 
+/* A conditional node to be added, of either call. */
+struct condition {
+    uint64_t handle;
+    uint32_t type, size;
+    uint64_t context;
+    const uint64_t *names; /* handles that the guest minted for its graphs; NULL: they are minted here */
+};
+
 /* Records of the graphs of a conditional node. */
-static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *bodies, uint32_t size)
+static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *bodies,
+                            const struct condition *p)
 {
-    n->bodies = calloc(size, sizeof(*n->bodies));
+    n->bodies = calloc(p->size, sizeof(*n->bodies));
     if (!n->bodies)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (uint32_t i = 0; i < size; i++) {
-        struct wrk_graph *g = wrk_graph_of(w, bodies[i]);
+    for (uint32_t i = 0; i < p->size; i++) {
+        struct wrk_graph *g = wrk_graph_named(w, bodies[i], p->names ? p->names[i] : 0);
 
-        if (!g)
+        if (!g || (p->names && g->handle != p->names[i]))
             return CUDA_ERROR_OUT_OF_MEMORY;
         wrk_graph_adopt(n, g);
         n->bodies[n->nbodies++] = g->handle;
@@ -107,26 +116,28 @@ static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *
     return CUDA_SUCCESS;
 }
 
-static CUresult condition_node(struct wrk_call *c, struct wrk_where *w,
-                               const struct vgp_args_vgpGraphConditionalNode *a, CUcontext ctx,
+static CUresult condition_node(struct wrk_call *c, struct wrk_where *w, const struct condition *of,
                                uint64_t *handle)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
     CUgraphNode node = NULL;
+    CUcontext ctx = NULL;
     struct wrk_gnode *n;
-    CUresult r;
+    CUresult r = wrk_node_context(c, of->context, &ctx);
 
+    if (r != CUDA_SUCCESS)
+        return r;
     if (!wrk_provider.cuGraphAddNode_v2)
         return wrk_missing(c, "cuGraphAddNode_v2");
-    if (!knows_condition(w->graph, a->handle))
+    if (!knows_condition(w->graph, of->handle))
         return CUDA_ERROR_INVALID_VALUE;
-    if (a->size > BODIES_MAX) {
+    if (of->size > BODIES_MAX) {
         wrk_notify_detail(c->w, "a conditional node with more than 65536 graphs");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    p.conditional.handle = a->handle;
-    p.conditional.type = (CUgraphConditionalNodeType)a->type;
-    p.conditional.size = a->size;
+    p.conditional.handle = of->handle;
+    p.conditional.type = (CUgraphConditionalNodeType)of->type;
+    p.conditional.size = of->size;
     p.conditional.ctx = ctx;
     r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &p);
     w->edges = NULL; /* already added */
@@ -134,7 +145,7 @@ static CUresult condition_node(struct wrk_call *c, struct wrk_where *w,
     if (r != CUDA_SUCCESS)
         return r;
     n = wrk_gnode_of(c->w, w->graph, node);
-    r = note_bodies(c->w, n, p.conditional.phGraph_out, a->size);
+    r = note_bodies(c->w, n, p.conditional.phGraph_out, of);
     if (r != CUDA_SUCCESS && wrk_provider.cuGraphDestroyNode &&
         wrk_provider.cuGraphDestroyNode(node) == CUDA_SUCCESS)
         wrk_gnode_forget(c->w, n);
@@ -145,17 +156,53 @@ CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c, const struct vgp_arg
                                         const uint64_t *dependencies, const void *edgeData,
                                         struct vgp_ret_vgpGraphConditionalNode *ret)
 {
-    CUcontext ctx = NULL;
+    const struct condition p = {a->handle, a->type, a->size, a->context, NULL};
     struct wrk_where w;
     CUresult r = WRK_WHERE(&w);
 
     if (r == CUDA_SUCCESS && w.op != VGP_NODE_ADD)
         r = wrk_malformed(c, "conditional nodes cannot be changed");
     if (r == CUDA_SUCCESS)
-        r = wrk_node_context(c, a->context, &ctx);
-    if (r == CUDA_SUCCESS)
-        r = condition_node(c, &w, a, ctx, &ret->node);
+        r = condition_node(c, &w, &p, &ret->node);
     wrk_where_end(&w);
+    return r;
+}
+
+/* Checks handles for graphs that the call creates. Lack of memory for one shows when it is entered. */
+static bool bodies_ok(struct wrk_call *c, const uint64_t *names, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        wrk_graph_reserve(c, names[i], VGP_H_GRAPH);
+        for (uint32_t k = 0; k < i && !c->malformed; k++) {
+            if (names[k] == names[i])
+                wrk_malformed(c, "handle %#llx for two graphs", (unsigned long long)names[i]);
+        }
+        if (c->malformed)
+            return false;
+    }
+    return true;
+}
+
+CUresult wrk_do_vgpGraphConditionalNamed(struct wrk_call *c,
+                                         const struct vgp_args_vgpGraphConditionalNamed *a,
+                                         const uint64_t *dependencies, const void *edgeData,
+                                         const uint64_t *bodies, struct vgp_ret_vgpGraphConditionalNamed *ret)
+{
+    const struct condition p = {a->handle, a->type, a->bodies_len, a->context, bodies};
+    struct wrk_where w;
+    CUresult r;
+
+    if (!bodies_ok(c, bodies, a->bodies_len))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = WRK_WHERE(&w); /* later than the graphs: the handle of the node is the one that the call makes */
+    if (r == CUDA_SUCCESS && w.op != VGP_NODE_ADD)
+        r = wrk_malformed(c, "conditional nodes cannot be changed");
+    if (r == CUDA_SUCCESS)
+        r = condition_node(c, &w, &p, &ret->node);
+    wrk_where_end(&w);
+    /* The guest believes in graphs of a posted node: calls about them fail as the node has. */
+    for (uint32_t i = 0; r != CUDA_SUCCESS && c->builds && i < a->bodies_len; i++)
+        wrk_handles_fail(&c->w->handles, bodies[i], VGP_H_GRAPH, r);
     return r;
 }
 
