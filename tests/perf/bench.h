@@ -83,6 +83,7 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuGraphAddBatchMemOpNode, cuGraphAddBatchMemOpNode) X(cuArrayCreate, cuArrayCreate_v2) \
     X(cuImportExternalSemaphore, cuImportExternalSemaphore) \
     X(cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresSignalNode) \
+    X(cuGraphConditionalHandleCreate, cuGraphConditionalHandleCreate) \
     X(cuGraphAddExternalSemaphoresWaitNode, cuGraphAddExternalSemaphoresWaitNode) \
     X(cuCtxGetCurrent, cuCtxGetCurrent) \
     X(cuFuncSetAttribute, cuFuncSetAttribute) \

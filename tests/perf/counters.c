@@ -500,6 +500,26 @@ static CUresult graph_array(void)
     return in_chains(add_array);
 }
 
+/* A number is a round trip, its node none; destroying is one. */
+static CUresult graph_condition(void)
+{
+    CUgraphNode node[CHAIN];
+    CUgraph g = NULL;
+    CUresult r = a.cuGraphCreate(&g, 0);
+
+    for (int i = 0; i < CHAIN && !r; i++) {
+        CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+
+        any.conditional.type = (CUgraphConditionalNodeType)(i % 3); /* if, while, switch */
+        any.conditional.size = i % 3 == 2 ? 5 : 1;
+        any.conditional.ctx = current();
+        r = a.cuGraphConditionalHandleCreate(&any.conditional.handle, g, i % 2 ? current() : NULL, 0, 0);
+        r = r ? r : a.cuGraphAddNode(&node[i], g, i < 2 ? NULL : &node[i - 2], NULL, i >= 2, &any);
+        r = r || any.conditional.phGraph_out[0] ? r : CUDA_ERROR_UNKNOWN;
+    }
+    return r ? r : a.cuGraphDestroy(g);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -552,6 +572,7 @@ int main(int argc, char **argv)
                  {"graph-semaphore", graph_semaphore},
                  {"graph-memop", graph_memop},
                  {"graph-array", graph_array},
+                 {"graph-condition", graph_condition},
                  {"start", nothing}};
 
     const char *as = getenv("COUNTERS_AS") ? getenv("COUNTERS_AS") : "";

@@ -20,14 +20,19 @@ struct build_node {
     uint64_t weight; /* number of nodes, including those of the child graph */
     bool made;       /* the call that adds it has succeeded, or was posted */
     bool plain;      /* no other state of the graph depends on its type: see vcu_build_post() */
+    bool conditional;
+    uint64_t condition;   /* conditional node: the number that it tests */
+    struct build *bodies; /* conditional node: its graphs, linked by next */
 };
 
 struct build {
-    struct build *next_moved;
+    struct build *next; /* in `moved`, or the next graph of the same node */
     uint64_t handle;
     uint64_t doubts; /* when it was created */
     struct build_node *nodes;
     struct btr_tree edges; /* by the numbers of both ends */
+    /* by the number: context handle as value, weight 1: a node tests it */
+    struct btr_tree conditions;
     uint32_t numbers;
     uint32_t height;              /* nesting depth of graphs below it */
     uint64_t weight;              /* number of nodes, including those of the graphs below */
@@ -89,6 +94,7 @@ void vcu_build_begun(CUgraph graph)
     g->handle = (uintptr_t)graph;
     g->doubts = atomic_load(&doubts);
     btr_init(&g->edges, false);
+    btr_init(&g->conditions, false);
     vcu_handle_set_data(g->handle, VGP_H_GRAPH, g);
 }
 
@@ -105,15 +111,40 @@ static void drop_node(struct build_node *n)
     free(n);
 }
 
-static void drop_graph(struct build *g)
+/* Moves the graphs of a node to the list. */
+static void take_bodies(struct build_node *n, struct build **list)
 {
-    while (g->nodes != NULL) {
-        vgp_handle_drop(g->nodes->handle);
-        drop_node(g->nodes);
+    while (n->bodies != NULL) {
+        struct build *g = n->bodies;
+
+        n->bodies = g->next;
+        g->next = *list;
+        *list = g;
     }
-    vgp_handle_drop(g->handle);
-    btr_fini(&g->edges);
-    free(g);
+}
+
+/* Drops a list of graphs and, at any depth, those of their nodes. Graphs that were moved to these
+ * count as moved to `heir` from now on. Without recursion: the program chooses the depth. */
+static void drop_graphs(struct build *list, uint64_t heir)
+{
+    while (list != NULL) {
+        struct build *g = list;
+
+        list = g->next;
+        while (g->nodes != NULL) {
+            take_bodies(g->nodes, &list);
+            vgp_handle_drop(g->nodes->handle);
+            drop_node(g->nodes);
+        }
+        for (struct build *m = moved; m != NULL; m = m->next) {
+            if (m->parent == g->handle)
+                m->parent = heir;
+        }
+        vgp_handle_drop(g->handle);
+        btr_fini(&g->edges);
+        btr_fini(&g->conditions);
+        free(g);
+    }
 }
 
 /* Removes graphs that were moved to an ended object (UINT64_MAX: none), and those moved to these. A
@@ -125,17 +156,12 @@ static void drop_moved(uint64_t graph, uint64_t node)
         struct build *g = *p;
 
         if (g->parent != graph && g->parent_node != node) {
-            p = &g->next_moved;
+            p = &g->next;
             continue;
         }
-        *p = g->next_moved;
-        for (struct build *m = moved; m != NULL; m = m->next_moved) {
-            if (m->parent == g->handle) {
-                m->parent = graph;
-                m->parent_node = node;
-            }
-        }
-        drop_graph(g);
+        *p = g->next;
+        g->next = NULL;
+        drop_graphs(g, graph);
         p = &moved;
     }
 }
@@ -147,7 +173,7 @@ void vcu_build_graph_gone(CUgraph graph)
     pthread_mutex_lock(&lock);
     g = build_find(graph);
     if (g != NULL)
-        drop_graph(g);
+        drop_graphs(g, (uintptr_t)graph);
     vgp_handle_drop((uintptr_t)graph); /* where memory for a record was missing */
     drop_moved((uintptr_t)graph, UINT64_MAX);
     pthread_mutex_unlock(&lock);
@@ -162,7 +188,7 @@ void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node)
     if (g != NULL && g->parent == 0) {
         g->parent = (uintptr_t)graph;
         g->parent_node = (uintptr_t)node;
-        g->next_moved = moved;
+        g->next = moved;
         moved = g;
     }
     pthread_mutex_unlock(&lock);
@@ -355,6 +381,117 @@ bool vcu_build_post_child(const struct vgp_where *w, CUgraph child)
     return yes;
 }
 
+/* ---- conditional nodes ------------------------------------------------------------------------ */
+
+void vcu_build_condition(CUgraph graph, uint64_t condition, CUcontext ctx)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = build_find(graph);
+    if (g != NULL) {
+        g->special = true;
+        btr_insert(&g->conditions, condition, 0, ctx); /* where it fails: nodes that test it get a reply */
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Finds the graph, g or an enclosing one, that has the condition. */
+static struct build *condition_owner(struct build *g, uint64_t condition, struct btr_item *out)
+{
+    while (g != NULL && !btr_find(&g->conditions, condition, out))
+        g = g->parent != 0 ? build_find((CUgraph)(uintptr_t)g->parent) : NULL;
+    return g;
+}
+
+static struct build *new_body(const struct build_node *n)
+{
+    struct build *g = calloc(1, sizeof(*g));
+
+    if (g != NULL)
+        g->handle = vgp_handle_mint(VGP_H_GRAPH);
+    if (g == NULL || g->handle == 0) {
+        free(g);
+        return NULL;
+    }
+    btr_init(&g->edges, false);
+    btr_init(&g->conditions, false);
+    g->special = true;
+    g->parent = n->graph->handle;
+    g->parent_node = n->handle;
+    vcu_handle_set_data(g->handle, VGP_H_GRAPH, g);
+    return g;
+}
+
+bool vcu_build_bodies(const struct vgp_where *w, uint64_t condition, CUgraph *bodies, uint32_t size)
+{
+    struct build_node *n = NULL;
+    uint32_t made = 0;
+
+    if (w->op != VGP_NODE_NAME)
+        return false;
+    pthread_mutex_lock(&lock);
+    n = find_node(w->target);
+    if (n != NULL) {
+        n->conditional = true;
+        n->condition = condition;
+    }
+    for (; n != NULL && bodies != NULL && vcu.worker_minor >= 10 && made < size; made++) {
+        struct build *g = new_body(n);
+
+        if (g == NULL)
+            break;
+        g->next = n->bodies;
+        n->bodies = g;
+        bodies[made] = (CUgraph)(uintptr_t)g->handle;
+    }
+    if (n != NULL && made < size) {
+        struct build *none = NULL;
+
+        take_bodies(n, &none);
+        drop_graphs(none, 0);
+    }
+    pthread_mutex_unlock(&lock);
+    return n != NULL && made == size;
+}
+
+bool vcu_build_post_condition(const struct vgp_where *w, CUcontext ctx)
+{
+    const struct build_node *n;
+    struct btr_item c = {0};
+    bool yes;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(w->target);
+    yes = n != NULL && btr_find(&n->graph->conditions, n->condition, &c) && c.weight == 0 && c.value == ctx &&
+          is_certain(n->graph) && dependencies_ok(n->graph, w);
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+/* Notes that a conditional node was added. */
+static void condition_used(const struct build_node *n)
+{
+    struct btr_item c;
+    struct build *g = n->conditional ? condition_owner(n->graph, n->condition, &c) : NULL;
+
+    if (g != NULL)
+        btr_set_weight(&g->conditions, n->condition, 1);
+}
+
+/* Notes that a conditional node could not be added; left: as for may_be_left(). */
+static void bodies_gone(struct build_node *n, bool left)
+{
+    struct build *list = NULL;
+
+    take_bodies(n, &list);
+    for (struct build *g = list; g != NULL && left; g = g->next) {
+        vcu_handle_set_data(g->handle, VGP_H_GRAPH, NULL);
+        g->handle = 0;
+    }
+    drop_graphs(list, 0);
+}
+
 void vcu_build_shown(CUgraphNode node)
 {
     struct build_node *n;
@@ -396,7 +533,9 @@ CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node)
             n->graph->height = n->height;
         for (size_t i = 0; i < w->ndeps; i++)
             add_edge(n->graph, find_node(w->deps[i]), n);
+        condition_used(n);
     } else if (n != NULL) {
+        bodies_gone(n, may_be_left(r));
         vcu_handle_set_data(n->handle, VGP_H_GRAPH_NODE, NULL);
         if (!may_be_left(r))
             vgp_handle_drop(n->handle);
@@ -425,6 +564,10 @@ void vcu_build_node_gone(CUgraphNode node)
     pthread_mutex_lock(&lock);
     n = find_node(node);
     if (n != NULL) {
+        struct build *list = NULL;
+
+        take_bodies(n, &list);
+        drop_graphs(list, UINT64_MAX);
         vgp_handle_drop(n->handle);
         drop_node(n);
     }

@@ -74,6 +74,13 @@ void vcu_build_name(struct vgp_where *w);
 bool vcu_build_post(const struct vgp_where *w, bool sure);
 /* Same for a node that copies the child graph in its present state. */
 bool vcu_build_post_child(const struct vgp_where *w, CUgraph child);
+/* Notes that the program got the condition for nodes of the graph. */
+void vcu_build_condition(CUgraph graph, uint64_t condition, CUcontext ctx);
+/* Notes that the node which is about to be added tests the condition, and mints the handles of its
+ * graphs. False: the worker mints them, as it does for bodies NULL. */
+bool vcu_build_bodies(const struct vgp_where *w, uint64_t condition, CUgraph *bodies, uint32_t size);
+/* As vcu_build_post(), for a conditional node that is valid by itself, after vcu_build_bodies(). */
+bool vcu_build_post_condition(const struct vgp_where *w, CUcontext ctx);
 /* Notes that the program gets the handle of the graph of a node. */
 void vcu_build_shown(CUgraphNode node);
 /* Notes that captures add nodes to the graph, or that it has conditions: from now on the provider

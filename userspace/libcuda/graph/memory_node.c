@@ -124,6 +124,46 @@ static CUresult fetch_bodies(uint64_t node, uint32_t size, CUgraph **out)
     return CUDA_SUCCESS;
 }
 
+/* True if every provider takes a node of that type with so many graphs. */
+static bool condition_sure(const CUDA_CONDITIONAL_NODE_PARAMS *p)
+{
+    switch (p->type) {
+    case CU_GRAPH_COND_TYPE_IF:
+        return p->size <= 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+        return p->size == 1;
+    default:
+        return p->type == CU_GRAPH_COND_TYPE_SWITCH;
+    }
+}
+
+#define BODIES_NAMED 256u /* maximum of vgpGraphConditionalNamed */
+
+/* Adds the node with handles minted here for its graphs; *bodies: NULL where the worker is to mint them. */
+static CUresult named_condition(const struct vgp_where *w, const CUDA_CONDITIONAL_NODE_PARAMS *p,
+                                CUgraph **bodies, uint64_t *node)
+{
+    struct vgp_where where = *w;
+    CUgraph *list = p->size <= BODIES_NAMED ? calloc(p->size, sizeof(*list)) : NULL;
+    CUresult res;
+
+    if (!vcu_build_bodies(w, p->handle, list, p->size)) {
+        free(list);
+        return CUDA_SUCCESS;
+    }
+    if (condition_sure(p) && vcu_node_context_sure(p->ctx) && vcu_build_post_condition(w, p->ctx))
+        where.op = VGP_NODE_POST;
+    res =
+        vgp_call_vgpGraphConditionalNamed(VGP_WHERE(&where), p->handle, p->type, p->ctx, list, p->size, node);
+    if (res == CUDA_SUCCESS) {
+        *node = (uintptr_t)w->target;
+        *bodies = list;
+    } else {
+        free(list);
+    }
+    return res;
+}
+
 CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node)
 {
     CUgraph *bodies = NULL;
@@ -131,9 +171,12 @@ CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PAR
 
     if (p->size == 0 || (p->ctx != NULL && vcu_context_find(p->ctx) == NULL))
         return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpGraphConditionalNode(VGP_WHERE(w), p->handle, p->type, p->size, p->ctx, node);
-    if (res == CUDA_SUCCESS)
-        res = fetch_bodies(*node, p->size, &bodies);
+    res = named_condition(w, p, &bodies, node);
+    if (res == CUDA_SUCCESS && bodies == NULL) {
+        res = vgp_call_vgpGraphConditionalNode(VGP_WHERE(w), p->handle, p->type, p->size, p->ctx, node);
+        if (res == CUDA_SUCCESS)
+            res = fetch_bodies(*node, p->size, &bodies);
+    }
     if (res == CUDA_SUCCESS && !vcu_node_keep((CUgraphNode)(uintptr_t)*node, w->graph, bodies))
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)

@@ -313,3 +313,125 @@ CASE(gcond_nested, CF_CTX)
     OK("exec_destroy", cuGraphExecDestroy(x));
     OK("destroy", cuGraphDestroy(g));
 }
+
+/* The graph of a node that has one. */
+static CUgraph body_of(CUgraphNodeParams *p, unsigned i)
+{
+    return p->conditional.phGraph_out ? p->conditional.phGraph_out[i] : NULL;
+}
+
+static size_t nodes_of(CUgraph g)
+{
+    size_t n = 0;
+    return cuGraphGetNodes(g, NULL, &n) == CUDA_SUCCESS ? n : 99;
+}
+
+/* Errors of the call that adds a node are that call's, whatever was added before it. */
+CASE(gcond_built, CF_CTX)
+{
+    CUgraphConditionalHandle h[4] = {0};
+    CUgraphNode node[4] = {NULL}, out = NULL;
+    CUgraphNode *const same = node;
+    CUgraph g = NULL, inner = NULL;
+    CUgraphExec x = NULL;
+    CUgraphNodeParams p;
+
+    NEED(cuGraphCreate(&g, 0));
+    for (unsigned i = 0; i < 4; i++)
+        NEED(cuGraphConditionalHandleCreate(&h[i], g, current(), 0, 0));
+    cf_true("numbers", h[0] != h[1] && h[1] != h[2] && h[2] != h[3]);
+    p = conditional(h[0], CU_GRAPH_COND_TYPE_IF, 1);
+    OK("first", cuGraphAddNode(&node[0], g, NULL, NULL, 0, &p));
+    inner = body_of(&p, 0);
+    cf_true("first_body", inner && inner != g);
+    cf_u64("first_nodes", nodes_of(inner), 0);
+    p = conditional(h[0], CU_GRAPH_COND_TYPE_IF, 1);
+    RC("first_again", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
+    p = conditional(h[1], CU_GRAPH_COND_TYPE_SWITCH, 3);
+    RC("no_deps", cuGraphAddNode(&out, g, NULL, NULL, 1, &p), CUDA_ERROR_INVALID_VALUE);
+    RC("type", cuGraphAddNode(&out, NULL, same, NULL, 1, &p), CUDA_ERROR_INVALID_VALUE);
+    RC("deps_twice", cuGraphAddNode(&out, g, (CUgraphNode[]){node[0], node[0]}, NULL, 2, &p),
+       CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphAddEmptyNode(&out, inner, NULL, 0));
+    RC("deps_of_other", cuGraphAddNode(&node[1], g, &out, NULL, 1, &p), CUDA_ERROR_INVALID_VALUE);
+    OK("second", cuGraphAddNode(&node[1], g, same, NULL, 1, &p));
+    cf_true("second_bodies", body_of(&p, 0) != body_of(&p, 1) && body_of(&p, 1) != body_of(&p, 2) &&
+                                 body_of(&p, 2) != inner && body_of(&p, 2) != NULL);
+    OK("second_empty", cuGraphAddEmptyNode(&out, body_of(&p, 2), NULL, 0));
+    cf_u64("second_nodes", nodes_of(body_of(&p, 2)), 1);
+    /* In a node's graph, with a number of the graph around it, which is then used there as well. */
+    p = conditional(h[2], CU_GRAPH_COND_TYPE_WHILE, 1);
+    OK("inner", cuGraphAddNode(&node[2], inner, NULL, NULL, 0, &p));
+    OK("inner_empty", cuGraphAddEmptyNode(&out, body_of(&p, 0), NULL, 0));
+    p = conditional(h[2], CU_GRAPH_COND_TYPE_WHILE, 1);
+    RC("inner_again", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
+    RC("instantiate_unused", cuGraphInstantiate(&x, g, 0), CUDA_ERROR_INVALID_VALUE);
+    /* More graphs than are named at once. */
+    p = conditional(h[3], CU_GRAPH_COND_TYPE_SWITCH, 257);
+    OK("many", cuGraphAddNode(&node[3], g, &node[1], NULL, 1, &p));
+    cf_true("many_bodies", body_of(&p, 0) != body_of(&p, 256) && body_of(&p, 256) != NULL);
+    cf_u64("many_nodes", nodes_of(body_of(&p, 256)), 0);
+    p = conditional(h[3], CU_GRAPH_COND_TYPE_IF, 1);
+    RC("many_again", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
+    cf_u64("count", nodes_of(g), 3);
+    OK("instantiate", cuGraphInstantiate(&x, g, 0));
+    OK("exec_destroy", cuGraphExecDestroy(x));
+    NEED(cuGraphDestroy(g));
+    cf_true("inner_ended", cuGraphAddEmptyNode(&out, inner, NULL, 0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Numbers, nodes and their graphs end with the graph, and new ones take their places. */
+CASE(gcond_again, CF_CTX)
+{
+    for (unsigned i = 0; i < 50; i++) {
+        CUgraphConditionalHandle h[2] = {0};
+        CUgraph g = NULL;
+        CUgraphExec x = NULL;
+        CUgraphNode outer = NULL, deeper = NULL;
+        CUgraphNodeParams p;
+
+        NEED(cuGraphCreate(&g, 0));
+        for (unsigned k = 0; k < 2; k++)
+            NEED(cuGraphConditionalHandleCreate(&h[k], g, current(), 0, 0));
+        p = conditional(h[0], CU_GRAPH_COND_TYPE_SWITCH, 1 + i % 7);
+        NEED(cuGraphAddNode(&outer, g, NULL, NULL, 0, &p));
+        CUgraph last = body_of(&p, i % 7);
+        p = conditional(h[1], CU_GRAPH_COND_TYPE_IF, 2);
+        NEED(cuGraphAddNode(&deeper, last, NULL, NULL, 0, &p));
+        NEED(cuGraphAddEmptyNode(&deeper, body_of(&p, 1), NULL, 0));
+        NEED(cuGraphInstantiate(&x, g, 0));
+        NEED(cuGraphLaunch(x, NULL));
+        NEED(cuGraphExecDestroy(x));
+        NEED(cuGraphDestroy(g));
+    }
+    OK("synchronize", cuCtxSynchronize());
+}
+
+/* A node runs in the context of its number; a context that has ended is none. */
+CASE(gcond_context, CF_CTX)
+{
+    CUgraphConditionalHandle h = 0, gone = 0;
+    CUcontext mine = current(), other = NULL;
+    CUgraphNodeParams p;
+    CUgraph g = NULL;
+    CUgraphNode out = NULL;
+    CUdevice device;
+
+    NEED(cuCtxGetDevice(&device));
+    NEED(cuCtxCreate(&other, NULL, 0, device));
+    NEED(cuCtxSetCurrent(mine));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphConditionalHandleCreate(&h, g, NULL, 0, 0));
+    NEED(cuGraphConditionalHandleCreate(&gone, g, other, 0, 0));
+    p = conditional(h, CU_GRAPH_COND_TYPE_IF, 1);
+    p.conditional.ctx = other;
+    RC("other", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
+    p = conditional(h, CU_GRAPH_COND_TYPE_IF, 1);
+    OK("mine", cuGraphAddNode(&out, g, NULL, NULL, 0, &p));
+    cf_u64("count", nodes_of(g), 1);
+    NEED(cuCtxDestroy(other));
+    p = conditional(gone, CU_GRAPH_COND_TYPE_IF, 1);
+    p.conditional.ctx = other;
+    RC("ended", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphDestroy(g));
+}
