@@ -109,3 +109,47 @@ CASE(longest_dependencies, CF_CTX)
     NEED(cuStreamDestroy(s));
     free(nodes);
 }
+
+/* Lists longer than a record, which the guest sends in parts: all of them are taken, and take the place of what was there. */
+CASE(longest_update, CF_CTX)
+{
+    static const unsigned lengths[] = {1,
+                                       DEPENDENCIES_MAX - 1,
+                                       DEPENDENCIES_MAX,
+                                       DEPENDENCIES_MAX + 1,
+                                       2 * DEPENDENCIES_MAX,
+                                       2 * DEPENDENCIES_MAX + 1};
+    const unsigned most = 2 * DEPENDENCIES_MAX + 1;
+    CUgraphNode *nodes = calloc(most, sizeof(*nodes));
+    unsigned set = 0, told = 0;
+    CUgraph g, ended;
+    CUstream s;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuGraphCreate(&g, 0));
+    for (unsigned i = 0; i < most; i++)
+        NEED(cuGraphAddEmptyNode(&nodes[i], g, NULL, 0));
+    NEED(cuStreamBeginCaptureToGraph(s, g, nodes, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        const CUgraphNode *pending = NULL;
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+        const unsigned n = lengths[i];
+        bool same;
+        size_t got = 0;
+
+        set += cuStreamUpdateCaptureDependencies(s, nodes, NULL, n, CU_STREAM_SET_CAPTURE_DEPENDENCIES) ==
+               CUDA_SUCCESS;
+        NEED(cuStreamGetCaptureInfo(s, &status, NULL, NULL, &pending, NULL, &got));
+        same = status == CU_STREAM_CAPTURE_STATUS_ACTIVE && got == n;
+        for (unsigned k = 0; same && k < n; k++)
+            same = pending[k] == nodes[k];
+        told += same;
+    }
+    cf_u64("set", set, sizeof(lengths) / sizeof(lengths[0]));
+    cf_u64("told", told, sizeof(lengths) / sizeof(lengths[0]));
+    NEED(cuStreamUpdateCaptureDependencies(s, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    NEED(cuStreamEndCapture(s, &ended));
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(s));
+    free(nodes);
+}

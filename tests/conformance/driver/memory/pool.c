@@ -300,3 +300,53 @@ CASE(pool_many, CF_CTX)
     OK("free_most", cuMemFreeAsync(big, NULL));
     OK("complete_2", cuCtxSynchronize());
 }
+
+static cuuint64_t used_of(CUmemoryPool pool)
+{
+    cuuint64_t used = 99;
+
+    NEED(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    return used;
+}
+
+/* Memory that was freed is given again to its own pool alone, for every two pools and both calls. */
+CASE(pool_apart, CF_CTX)
+{
+    enum { POOLS = 3 };
+    const CUmemPoolProps props = pool_props();
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool[POOLS];
+    CUdeviceptr p = 0, q = 0;
+    unsigned pairs = 0, apart = 0;
+    CUstream s = NULL;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuDeviceGetDefaultMemPool(&pool[0], 0));
+    for (unsigned i = 1; i < POOLS; i++) {
+        NEED(cuMemPoolCreate(&pool[i], &props));
+        NEED(cuMemPoolSetAttribute(pool[i], CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    }
+    for (unsigned from = 0; from < POOLS; from++) {
+        for (unsigned to = 0; to < POOLS; to++) {
+            CUmemoryPool of = NULL;
+
+            NEED(cuMemAllocFromPoolAsync(&p, 4096, pool[from], s));
+            NEED(cuMemFreeAsync(p, s));
+            if (to == 0)
+                NEED(cuMemAllocAsync(&q, 4096, s));
+            else
+                NEED(cuMemAllocFromPoolAsync(&q, 4096, pool[to], s));
+            NEED(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q));
+            NEED(cuStreamSynchronize(s));
+            pairs++;
+            apart += of == pool[to] && used_of(pool[to]) >= 4096 && (from == to || used_of(pool[from]) == 0);
+            NEED(cuMemFreeAsync(q, s));
+            NEED(cuStreamSynchronize(s));
+            apart -= used_of(pool[to]) != 0;
+        }
+    }
+    cf_u64("apart", apart, pairs);
+    for (unsigned i = 1; i < POOLS; i++)
+        NEED(cuMemPoolDestroy(pool[i]));
+    NEED(cuStreamDestroy(s));
+}
