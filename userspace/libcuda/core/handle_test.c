@@ -31,11 +31,25 @@ static void test_values(void **state)
 
 static void test_bad_types(void **state)
 {
+    const uint64_t live = vgp_handle_mint(VGP_H_EVENT);
+
     (void)state;
     assert_int_equal(vgp_handle_mint((enum vgp_handle_type)0), 0);
     assert_int_equal(vgp_handle_mint(VGP_H_TYPES), 0);
     vgp_handle_drop(0);
     vgp_handle_drop(UINT64_MAX);
+    /* Each number of a type that a handle can hold, also those without a table. */
+    for (unsigned type = 0; type < 256; type++) {
+        const uint64_t h = (live & ~(UINT64_C(0xff) << 56)) | (uint64_t)type << 56;
+
+        if (type == VGP_H_EVENT)
+            continue;
+        vgp_handle_drop(h);
+        assert_false(vgp_handle_live(h, (enum vgp_handle_type)type));
+        assert_null(vcu_handle_data(h, (enum vgp_handle_type)type));
+    }
+    assert_true(vgp_handle_live(live, VGP_H_EVENT));
+    vgp_handle_drop(live);
 }
 
 static void test_reuse(void **state)

@@ -88,6 +88,17 @@ static void test_idle(void **state)
         vcu_room_idle(place, 5);
     }
     assert_in_range(vcu_room_pending(5), 0, QUEUE / 2);
+    for (uint32_t i = 0; i < 100; i++)
+        vcu_room_idle(500 + i, 5);
+    assert_int_equal(vcu_room_pending(5), 0);
+    for (uint32_t i = 0; i < 100; i++) /* again: an idle place has nothing to give back */
+        vcu_room_idle(500 + i, 5);
+    vcu_room_add(700, 700, 5, QUEUE);
+    assert_int_equal(vcu_room_pending(5), QUEUE / 4); /* the largest weight of one launch */
+    for (uint32_t i = 0; i < 100; i++)
+        vcu_room_idle(500 + i, 5);
+    assert_int_equal(vcu_room_pending(5), QUEUE / 4);
+    vcu_room_context_idle(5);
     assert_in_range(fill(900, 5, 1), 100, QUEUE);
     vcu_room_context_idle(5);
 }
