@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* device.c: devices by index, UUID and bus address, among GPUs that differ in one number each;
  * events.c: the duration of waits for events. */
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,6 +129,7 @@ static int set_up(void **state)
         d->link = &links[i == DEVICES - 1];
         d->ordinal = 10 + (unsigned)i;
         d->has_uuid = true;
+        d->uuid[0] = 0xab;              /* letters, whose case does not matter */
         d->uuid[15] = (unsigned char)i; /* the last byte alone differs */
         d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] = places[i].domain;
         d->attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] = places[i].bus;
@@ -217,6 +219,39 @@ static void every_other_name(void **state)
     nvml.devices[1].has_uuid = true;
 }
 
+/* With fewer devices, each look-up ends at the last one: what is behind it has no name. */
+static void every_number_of_devices(void **state)
+{
+    char id[64], uuid[96], serial[32];
+    unsigned index;
+    nvmlDevice_t d;
+
+    (void)state;
+    for (int n = 0; n <= DEVICES; n++) {
+        for (int i = 0; i < DEVICES; i++) {
+            const nvmlReturn_t known = i < n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+
+            nvml.device_count = DEVICES;
+            assert_int_equal(nvmlDeviceGetUUID(device(i), uuid, sizeof(uuid)), NVML_SUCCESS);
+            nvml.device_count = n;
+            snprintf(id, sizeof(id), "%x:%x:%x", places[i].domain, places[i].bus, places[i].slot);
+            snprintf(serial, sizeof(serial), "serial %d", 10 + i);
+            assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2(id, &d), known);
+            assert_int_equal(nvmlDeviceGetHandleByUUID(uuid, &d), known);
+            for (char *c = uuid + 4; *c != '\0'; c++)
+                *c = (char)toupper((unsigned char)*c);
+            assert_int_equal(nvmlDeviceGetHandleByUUID(uuid, &d), known);
+            assert_int_equal(nvmlDeviceGetHandleBySerial(serial, &d),
+                             i == DEVICES - 1 ? NVML_ERROR_NOT_FOUND : known);
+            assert_int_equal(nvmlDeviceGetHandleByIndex_v2((unsigned)i, &d),
+                             i < n ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT);
+            assert_int_equal(nvmlDeviceGetIndex(device(i), &index),
+                             i < n ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT);
+        }
+    }
+    nvml.device_count = DEVICES;
+}
+
 /* CUDA says it of two devices of one backend; nobody says it of the others. */
 static void every_pair_of_peers(void **state)
 {
@@ -267,7 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_a_place), cmocka_unit_test(every_other_name),
-        cmocka_unit_test(every_pair_of_peers), cmocka_unit_test(every_wait_takes_its_time)};
+        cmocka_unit_test(every_number_of_devices), cmocka_unit_test(every_pair_of_peers),
+        cmocka_unit_test(every_wait_takes_its_time)};
 
     return cmocka_run_group_tests_name("device", tests, set_up, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include <cuda.h>
 
 #include "library.h"
 #include "vgp_guest.h"
@@ -304,10 +305,40 @@ static void test_values(void **state)
     answer = NVML_ERROR_NOT_SUPPORTED;
 }
 
+/* Without the host's NVML: the attribute of CUDA for the same value, and the caller's value where CUDA has none either. */
+static void test_attributes(void **state)
+{
+    static const int clock_of[] = {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
+                                   CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE};
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+    unsigned a;
+
+    (void)state;
+    answer = NVML_ERROR_NOT_SUPPORTED;
+    for (int known = 0; known < 2; known++) {
+        const nvmlReturn_t r = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+
+        the_device = (struct nvml_device){.link = &the_link};
+        for (int i = 0; known && i < NVML_ATTRIBUTES_MAX; i++)
+            the_device.attributes[i] = 1000 * (i + 1); /* each another one */
+        for (unsigned kind = 0; kind < 4; kind++) {
+            a = 77;
+            assert_int_equal(nvmlDeviceGetMaxClockInfo(d, kind, &a), kind < 3 ? r : NVML_ERROR_NOT_SUPPORTED);
+            assert_int_equal(a, known && kind < 3 ? clock_of[kind] + 1 : 77);
+        }
+        a = 77;
+        assert_int_equal(nvmlDeviceGetMemoryBusWidth(d, &a), r);
+        assert_int_equal(a, known ? 1000 * (CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH + 1) : 77);
+        assert_int_equal(nvmlDeviceGetComputeMode(d, &a), NVML_SUCCESS);
+        assert_int_equal(a, known ? 1000 * (CU_DEVICE_ATTRIBUTE_COMPUTE_MODE + 1) : 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_processes), cmocka_unit_test(test_values)};
+                                       cmocka_unit_test(test_processes), cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_attributes)};
 
     return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
 }
