@@ -458,7 +458,10 @@ static CUresult hostfunc_launch(const struct callback *init)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = vgp_call_vgpLaunchHostFunc(init->stream, cookie);
+    /* A worker before 1.10 runs a callback as a host function: not where the stream has failed. */
+    res = init->stream_fn != NULL && vcu.worker_minor >= 10
+              ? vgp_call_vgpAddCallback(init->stream, cookie)
+              : vgp_call_vgpLaunchHostFunc(init->stream, cookie);
     if (res != CUDA_SUCCESS)
         hostfunc_leave(cookie);
     return res;

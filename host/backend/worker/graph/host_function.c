@@ -36,7 +36,7 @@ struct wrk_host_func {
     atomic_uint refs;
     VGB_LISTED struct wrk_host_func *next; /* in `untold` */
     uint64_t cookie;
-    bool once; /* from cuLaunchHostFunc: the guest knows when it has run */
+    bool once; /* from cuLaunchHostFunc or cuStreamAddCallback: the guest knows when it has run */
     bool told; /* the guest was told of its end, or never heard of it */
     enum vgp_extsem_op semaphores;
 };
@@ -168,16 +168,17 @@ static void wait_end(struct run *r)
     pthread_mutex_unlock(&lock);
 }
 
-void wrk_host_func_run(void *arg)
+/* status: of the stream, as the provider says it to a callback */
+static void hostfunc_run(struct wrk_host_func *f, CUresult status)
 {
-    struct wrk_host_func *f = wrk_host_func_get(arg);
     struct run r = {.cookie = f->cookie};
 
+    wrk_host_func_get(f);
     hostfunc_begin(&r);
     pthread_mutex_lock(&lock);
     mark_asked_locked(&r);
     pthread_mutex_unlock(&lock);
-    uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
+    uint32_t what[3] = {(uint32_t)status, r.slot, r.sequence};
     /* A guest that makes no room delays only its own stream. */
     while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, f->cookie, what, sizeof(what), 1000))
         continue;
@@ -185,6 +186,17 @@ void wrk_host_func_run(void *arg)
     if (f->once)
         wrk_host_func_put(f); /* the stream's */
     wrk_host_func_put(f);
+}
+
+void wrk_host_func_run(void *arg)
+{
+    hostfunc_run(arg, CUDA_SUCCESS);
+}
+
+static void hostfunc_call_back(CUstream stream, CUresult status, void *arg)
+{
+    (void)stream;
+    hostfunc_run(arg, status);
 }
 
 /* ---- runs that a stream waits for ---- */
@@ -515,24 +527,37 @@ CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, str
     return r;
 }
 
-CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
+/* One run behind what the stream has. callback: also where the stream fails. */
+static CUresult hostfunc_once(struct wrk_call *c, uint64_t stream_handle, uint64_t cookie, bool callback)
 {
+    struct wrk_host_func *f;
     CUstream stream;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
+    CUresult r = wrk_handle_get(c, stream_handle, VGP_H_STREAM, true, (void **)&stream);
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!wrk_provider.cuLaunchHostFunc)
-        return wrk_missing(c, "cuLaunchHostFunc");
+    if (callback ? !wrk_provider.cuStreamAddCallback : !wrk_provider.cuLaunchHostFunc)
+        return wrk_missing(c, callback ? "cuStreamAddCallback" : "cuLaunchHostFunc");
     if (wrk_stream_captured(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* it would run more than once */
-    struct wrk_host_func *f = wrk_host_func_new(c->w, a->cookie, true);
+    f = wrk_host_func_new(c->w, cookie, true);
     if (!f)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
+    r = callback ? wrk_provider.cuStreamAddCallback(stream, hostfunc_call_back, f, 0)
+                 : wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
     if (r != CUDA_SUCCESS)
         wrk_host_func_put(f);
     return r;
+}
+
+CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
+{
+    return hostfunc_once(c, a->stream, a->cookie, false);
+}
+
+CUresult wrk_do_vgpAddCallback(struct wrk_call *c, const struct vgp_args_vgpAddCallback *a)
+{
+    return hostfunc_once(c, a->stream, a->cookie, true);
 }
 
 /* A record answers a single request. False: none is open. */

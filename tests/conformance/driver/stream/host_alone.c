@@ -195,15 +195,31 @@ CASE(host_alone_graphs, CF_CTX | CF_ALONE)
     NEED(cuStreamDestroy(s));
 }
 
-/* A callback is told the status of its stream. */
+/* A callback is told the status of its stream: that of one that has failed, too, which runs no host function. */
 CASE(host_alone_status, CF_CTX | CF_ALONE)
 {
+    volatile uint32_t *word = NULL;
+    CUfunction trap = cf_func("k_trap");
     CUstream s = NULL;
+    CUdeviceptr d;
 
+    NEED(cuMemHostAlloc((void **)&word, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&d, (void *)(uintptr_t)word, 0));
+    *word = 0;
+    NEED(cuFuncLoad(trap));
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     told = 0xee;
     OK("issue", cuStreamAddCallback(s, count_after, &runs, 0));
     cf_true("runs", ran(1));
     cf_u64("status", (uint64_t)__atomic_load_n(&told, __ATOMIC_RELAXED), CUDA_SUCCESS);
-    NEED(cuStreamDestroy(s));
+    told = 0xee;
+    NEED(cuStreamWaitValue32(s, d, 1, CU_STREAM_WAIT_VALUE_GEQ));
+    NEED(cf_launch(trap, 1, 1, 0, s, NULL));
+    OK("failing_function", cuLaunchHostFunc(s, count, &runs));
+    OK("failing_issue", cuStreamAddCallback(s, count_after, &runs, 0));
+    *word = 1;
+    cf_true("failing_runs", ran(2)); /* the callback, not the function */
+    cf_u64("failing_status", (uint64_t)__atomic_load_n(&told, __ATOMIC_RELAXED), CUDA_ERROR_LAUNCH_FAILED);
+    RC("failing_wait", cuStreamSynchronize(s), CUDA_ERROR_LAUNCH_FAILED);
+    cf_u64("failing_once", __atomic_load_n(&runs, __ATOMIC_RELAXED), 2);
 }
