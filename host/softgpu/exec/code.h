@@ -5,6 +5,8 @@
 
 #include "exec/core.h"
 
+#include <stdlib.h>
+
 /* CUresult values used here, so that cuda.h is not needed. */
 enum {
     SG_OK = 0,
@@ -226,6 +228,23 @@ static inline bool sg_code_has_cluster(const struct sg_code *c)
 static inline bool sg_code_has_top(const struct sg_code *c)
 {
     return c->sreg_used[SG_SR_TOP / 32] >> (SG_SR_TOP % 32) & 1;
+}
+
+/* Which constants are addresses, which may still change: a bit per 128 bytes of the pool, to be
+   freed. NULL: out of memory. */
+static inline uint8_t *sg_code_addresses(const struct sg_code *c)
+{
+    uint8_t *bits = (uint8_t *)calloc((c->pool_bytes >> 10) + 1, 1);
+
+    for (uint32_t i = 0; i < c->nrelocs && bits; i++)
+        bits[c->relocs[i].offset >> 10] |= (uint8_t)(1u << (c->relocs[i].offset >> 7 & 7));
+    return bits;
+}
+
+/* True if the constant at this offset of the pool is one of them. */
+static inline bool sg_addresses_have(const uint8_t *bits, uint32_t offset)
+{
+    return bits[offset >> 10] >> (offset >> 7 & 7) & 1;
 }
 
 /* Front-end operations on a kernel that the front end created. */

@@ -487,16 +487,6 @@ static void compile(struct jit *j)
     }
 }
 
-/* Marks the constants that are addresses, which may still change. */
-static void find_addresses(struct jit *j)
-{
-    const struct sg_code *c = j->code;
-
-    j->addresses = calloc((c->pool_bytes >> 10) + 1, 1);
-    for (u32 i = 0; i < c->nrelocs && j->addresses; i++)
-        j->addresses[c->relocs[i].offset >> 10] |= (u8)(1u << (c->relocs[i].offset >> 7 & 7));
-}
-
 void sg_jit_make(struct jit *j)
 {
     struct sg_code *c = j->code;
@@ -509,7 +499,7 @@ void sg_jit_make(struct jit *j)
         j->entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
     j->outside = calloc((size_t)c->ninsns + 1, sizeof(*j->outside));
     c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
-    find_addresses(j);
+    j->addresses = sg_code_addresses(c);
     if (j->leader && j->addresses && j->kill && j->entry[0] && j->entry[1] && j->entry[2] && j->outside &&
         c->handlers) {
         compile(j);

@@ -307,7 +307,7 @@ bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide)
 
     if (!(op & SG_OPND_CONST))
         return false;
-    if (j->addresses[off >> 10] >> (off >> 7 & 7) & 1)
+    if (sg_addresses_have(j->addresses, off))
         return false;
     *v = 0;
     memcpy(v, c->pool + off, wide ? 8 : 4);

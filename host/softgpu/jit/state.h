@@ -115,7 +115,7 @@ struct jit {
     u32 mode;                  /* MXCSR required by the current instruction */
     u32 mxcsr;                 /* MXCSR at this point: a mode stays until another is needed */
     u32 round;                 /* rounding flags of vector instructions, EV_ROUND() or 0 */
-    u8 *addresses;             /* bit mask per constant: may it still change? */
+    u8 *addresses;             /* sg_code_addresses() */
     size_t table_room;         /* bytes left for stubs, jumps, patterns and windows */
     u32 walked;                /* instructions visited in search of groups */
     u32 prologue;              /* bytes at the way in for the interpreter that save registers */

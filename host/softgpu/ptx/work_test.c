@@ -110,6 +110,19 @@ static void addresses(unsigned n)
     put("st.global.u32 [%%rd], %%r;\nret;\n}\n", 0, 0);
 }
 
+/* The same where the front end asks: operations that are ahead of all blocks, but for want of room. */
+static void addresses_ahead(unsigned n)
+{
+    put(".global .b8 g[1000000];\n.visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r, %%q;\n.reg .b64 %%rd, %%a;\n"
+        "ld.param.u64 %%rd, [p];\nmov.u32 %%q, %%ntid.x;\n",
+        0, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.u64 %%a, g+%u;\nst.global.u64 [%%rd], %%a;\n", i, 0);
+    for (unsigned i = 0; i < 4 * n; i++)
+        put("add.u32 %%r, %%q, %u;\n", 1 + i % 31, 0);
+    put("st.global.u32 [%%rd], %%r;\nret;\n}\n", 0, 0);
+}
+
 #define DEEP 250u /* scopes around */
 
 static void enter_scopes(bool enter)
@@ -334,6 +347,7 @@ int main(void)
         {"registers that are set in several places", registers, 3000, false},
         {"loads through many registers", loads, 3000, false},
         {"addresses among constants", addresses, 3000, false},
+        {"addresses among constants ahead of blocks", addresses_ahead, 6000, false},
         {"names that were in one place of a table", names, 2000, false},
         {"constants that were in one place of a table", constants, 2000, false},
     };

@@ -126,15 +126,6 @@ uint8_t sg_hoist_operand(const struct hoist *h, uint32_t op, bool *flat)
     return h->state[op];
 }
 
-/* A constant that a symbol's address will replace has no value yet. */
-static bool is_address(const struct sg_code *c, uint32_t offset)
-{
-    for (uint32_t i = 0; i < c->nrelocs; i++)
-        if (c->relocs[i].offset == offset)
-            return true;
-    return false;
-}
-
 /* In which bits of an operand lanes can differ in a block of whole rows. */
 static struct sg_low low_of(const struct hoist *h, uint32_t op, bool wide)
 {
@@ -146,7 +137,7 @@ static struct sg_low low_of(const struct hoist *h, uint32_t op, bool wide)
         return (struct sg_low){.bits = SG_LOW_ALL};
     if (op & SG_OPND_CONST) {
         low.differ = 0;
-        low.known = !is_address(c, op & ~SG_OPND_CONST);
+        low.known = !sg_addresses_have(h->addresses, op & ~SG_OPND_CONST); /* those have no value yet */
         if (low.known)
             memcpy(&low.value, c->pool + (op & ~SG_OPND_CONST), wide ? 8 : 4);
         low.bits = !low.known ? SG_LOW_ALL : low.value ? (uint8_t)(64 - __builtin_clzll(low.value)) : 0;
@@ -500,6 +491,7 @@ int sg_dec_hoist(struct sg_dec *d)
     c->flat = calloc(SG_FLAT_UNITS, 1);
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         c->ahead[k].insns = malloc(((size_t)d->ninsns + 1) * sizeof(*c->ahead[k].insns));
+    h.addresses = sg_code_addresses(c);
     h.defs = calloc((size_t)d->nvregs + 1, sizeof(*h.defs));
     h.maybe = calloc((size_t)d->nvregs + 1, 1);
     h.even = calloc((size_t)d->nvregs + 1, 1);
@@ -512,8 +504,9 @@ int sg_dec_hoist(struct sg_dec *d)
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
     h.changes = calloc((size_t)d->nvregs + 1, sizeof(*h.changes));
     h.low = calloc((size_t)d->nvregs + 1, sizeof(*h.low));
-    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.maybe || !h.even || !h.mixed ||
-        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot || !h.changes || !h.low) {
+    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.addresses || !h.defs || !h.maybe ||
+        !h.even || !h.mixed || !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot ||
+        !h.changes || !h.low) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
@@ -525,6 +518,7 @@ int sg_dec_hoist(struct sg_dec *d)
         for (unsigned k = 0; !r && k < SG_AHEAD_COUNT; k++)
             hoist_finish_ahead(&h, &c->ahead[k]);
     }
+    free(h.addresses);
     free(h.defs);
     free(h.maybe);
     free(h.even);

@@ -36,6 +36,7 @@ struct hoist {
     uint8_t *even;      /* per register: the same in all lanes, without a slot of its own */
     uint8_t *mixed;     /* per instruction: lanes may be elsewhere */
     uint8_t *maybe;     /* per register: not known to differ between lanes */
+    uint8_t *addresses; /* constants that a symbol's address will replace: sg_code_addresses() */
     uint8_t *seen_insn; /* scratch of sg_hoist_set_before_use() */
     uint32_t *todo;     /* scratch: instructions from which paths are yet to be followed */
     sg_fn bra, fpmode, pred_if, pred_not;
