@@ -134,6 +134,31 @@ void td_damage(struct sg_code *c)
     }
 }
 
+/* ---- places ---- */
+
+uint32_t td_flat_unit(const struct sg_code *c, uint8_t kind)
+{
+    uint32_t k = 0;
+
+    while (k + 1 < c->slots_begin / 128 && c->flat[k] != kind)
+        k++;
+    return k;
+}
+
+uint32_t td_ahead_slot(const struct sg_code *c)
+{
+    const sg_fn add = sg_op_find("add.b64");
+
+    for (uint32_t i = 0; i < c->ninsns; i++)
+        for (unsigned k = 0; k < 2 && c->insns[i].fn == add; k++) {
+            const uint32_t op = k ? c->insns[i].b : c->insns[i].a;
+
+            if (op < c->slots_begin && !c->flat[op / 128])
+                return op;
+        }
+    return 0;
+}
+
 /* ---- textures ---- */
 
 static float texels[8 * 8 * 4];

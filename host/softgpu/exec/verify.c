@@ -8,7 +8,7 @@
  *   targets    are instructions of the same function, never inside a span
  *   functions  end with a jump, an exit or a return; only called functions return
  *   calls      have an entry in the table, and a request for room in front of them
- *   values     hoisted values and special registers do not overlap; flat[] has their widths
+ *   values     hoisted values and special registers do not overlap or change; flat[] has their widths
  *   the rest   further requirements of an operation's handler: enum sg_rule
  *
  * A kernel that fails is the result of a bug here and is refused, never run. The work is linear.
@@ -93,6 +93,8 @@ static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
     outside[8] = "dabce"[k];
     if (!place(v->c, op, w) || !sg_verify_units_claim(v->c, v->units, op, w))
         return bad(v, place(v->c, op, w) ? "an operand overlaps another value" : outside);
+    if ((w & SG_W_OUT) && v->insns == v->c->insns && sg_verify_units_ahead(v->c, op))
+        return bad(v, "it writes a value that is computed ahead");
     /* native code goes by them: a check of an address holds until the register is defined anew, or used the last time */
     if (!said || (op & SG_OPND_CONST))
         return true;

@@ -384,6 +384,7 @@ static void any_tables(struct sg_code *c, uint32_t n)
     c->calls = nondet_bool() ? calls : NULL;
     c->ncall_words = CALL_WORDS;
     c->fields = nondet_bool() ? fields_of : NULL;
+    c->flat = nondet_bool() ? malloc(SG_FLAT_UNITS) : NULL;
     for (unsigned k = 0; k < TARGETS; k++)
         targets[k] = nondet_u32();
     for (unsigned k = 0; k < CALL_WORDS; k++)

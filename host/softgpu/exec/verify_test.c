@@ -25,8 +25,11 @@
 static const struct {
     const char *name, *text;
     bool rows; /* the code for blocks of whole rows: if there is native code */
-} kernels[] = {
-    {"plain", plain, false}, {"wide", wide, false}, {"calls", calls, false}, {"rows", in_rows, true}};
+} kernels[] = {{"plain", plain, false},
+               {"wide", wide, false},
+               {"calls", calls, false},
+               {"rows", in_rows, true},
+               {"sums", sums, false}};
 /* Blocks for the one and the other code. */
 static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
@@ -206,16 +209,6 @@ static void every_field_is_looked_at(void)
     }
 /* A place that is aligned as registers are, behind the last one; the registers of 32 bits. */
 #define BEHIND (c->regfile_bytes + 256)
-/* The first unit that flat[] says this of; the last unit if there is none. */
-static uint32_t flat_unit(const struct sg_code *c, uint8_t kind)
-{
-    uint32_t k = 0;
-
-    while (k + 1 < c->slots_begin / 128 && c->flat[k] != kind)
-        k++;
-    return k;
-}
-
 DAMAGE(no_operation, in->fn = NULL)
 DAMAGE(d, in->d = BEHIND)
 DAMAGE(d_const, in->d = SG_OPND_CONST)
@@ -290,16 +283,17 @@ DAMAGE(ahead_effect, c->ahead[0].insns[0].fn = sg_op_find("trap"))
 DAMAGE(ahead_place, c->ahead[0].insns[0].d = BEHIND)
 DAMAGE(empty, c->ninsns = 0)
 DAMAGE(flat, in->fn = sg_op_find("flat"); in->aux = 2)
-DAMAGE(units_much, c->flat[flat_unit(c, 1)] = 250)
-DAMAGE(units_wide, c->flat[flat_unit(c, 1)] = 2)
-DAMAGE(units_narrow, c->flat[flat_unit(c, 2)] = 1)
-DAMAGE(units_inside, c->flat[flat_unit(c, 2) + 1] = 1)
+DAMAGE(units_much, c->flat[td_flat_unit(c, 1)] = 250)
+DAMAGE(units_wide, c->flat[td_flat_unit(c, 1)] = 2)
+DAMAGE(units_narrow, c->flat[td_flat_unit(c, 2)] = 1)
+DAMAGE(units_inside, c->flat[td_flat_unit(c, 2) + 1] = 1)
 DAMAGE(units_last, c->flat[c->slots_begin / 128 - 1] = 2)
 DAMAGE(units_lanes, c->flat[c->sreg_offset[SG_SR_TID_X] / 128] = 1)
 DAMAGE(units_rows, c->rows = false)
 DAMAGE(units_row, c->flat[c->sreg_offset[SG_SR_TID_X] / 128] = 1)
-DAMAGE(overlap_above, in->a = 128 * (flat_unit(c, 2) + 1))
-DAMAGE(overlap_below, in->a = 128 * (flat_unit(c, 2) - 1))
+DAMAGE(overlap_above, in->a = 128 * (td_flat_unit(c, 2) + 1))
+DAMAGE(overlap_below, in->a = 128 * (td_flat_unit(c, 2) - 1))
+DAMAGE(ahead_written, in->d = td_ahead_slot(c))
 DAMAGE(special_written, in->d = c->sreg_offset[SG_SR_TID_X])
 
 static const struct {
@@ -409,6 +403,7 @@ static const struct {
     R(0, "add.b32", overlap_above, "overlaps another value")
     R(0, "ld.g.b32", overlap_below, "overlaps another value")
     R(0, "add.b32", special_written, "overlaps another value")
+    R(4, "shl.b64", ahead_written, "computed ahead")
     /* clang-format on */
 };
 
@@ -531,7 +526,8 @@ DAMAGE(parameter_behind, in->imm = 16)
 DAMAGE(flat_much, c->flat[in[1].d / 128] = 250)
 
 /* In a process of its own, without asking the verifier. 0: it ended as if nothing were wrong. */
-static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, struct sg_insn *in), bool native)
+static int without_verifier(const char *text, const char *op,
+                            void (*hurt)(struct sg_code *c, struct sg_insn *in), bool native)
 {
     int status = 0;
     pid_t pid;
@@ -543,7 +539,7 @@ static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, stru
         unsigned warps = 0;
 
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout) ||
-            !victim_open(&v, plain, false))
+            !victim_open(&v, text, false))
             _exit(0);
         hurt(v.now, first_of(v.now, op));
         run(&v, (uintptr_t)tm_alloc(8192), native, &warps);
@@ -555,23 +551,26 @@ static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, stru
 static void rooms_see(bool native)
 {
     static const struct {
-        const char *name, *op;
+        const char *text, *name, *op;
         void (*hurt)(struct sg_code *c, struct sg_insn *in);
-    } outside[] = {{"a register is written", "add.b32", damage_d},
-                   {"a register is read", "add.b32", damage_a},
-                   {"a register far away is read", "add.b32", damage_far},
-                   {"a constant is read", "add.b32", damage_pool_end},
-                   {"a predicate is read", "bra.if", damage_a},
-                   {"a target", "bra.if", damage_code_end},
-                   {"a parameter is read", "ld.p.b64", damage_parameter_behind},
-                   {"a value of all lanes is written", "flat", damage_flat_much}}; /* the last: native */
+    } outside[] = {{plain, "a register is written", "add.b32", damage_d},
+                   {plain, "a register is read", "add.b32", damage_a},
+                   {plain, "a register far away is read", "add.b32", damage_far},
+                   {plain, "a constant is read", "add.b32", damage_pool_end},
+                   {plain, "a predicate is read", "bra.if", damage_a},
+                   {plain, "a target", "bra.if", damage_code_end},
+                   {plain, "a parameter is read", "ld.p.b64", damage_parameter_behind},
+                   {plain, "a value of all lanes is written", "flat", damage_flat_much},
+                   {sums, "a value that is computed ahead is written", "shl.b64",
+                    damage_ahead_written}}; /* the last two: native */
 
-    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]) - !native; i++) {
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]) - (native ? 0 : 2); i++) {
         char label[96];
 
         snprintf(label, sizeof(label), "seen outside, %s: %s", native ? "native" : "handlers",
                  outside[i].name);
-        t_result(label, without_verifier(outside[i].op, outside[i].hurt, native), "it was not seen");
+        t_result(label, without_verifier(outside[i].text, outside[i].op, outside[i].hurt, native),
+                 "it was not seen");
     }
 }
 

@@ -75,6 +75,21 @@ static const char in_rows[] __attribute__((unused)) = HEAD
     "and.b32 %r13, %r9, 1020;\ncvt.u64.u32 %a7, %r13;\nadd.u64 %a8, %a1, %a7;\nld.global.u32 %r14, [%a8];\n"
     "add.u32 %r6, %r6, %r14;\nE: add.u32 %r6, %r6, %r5;\nst.global.u32 [%a3], %r6;\nret;\n}\n";
 
+/* Loads, each twice, from the sum of a value that is the same in all lanes and one that is computed ahead. There are
+   more values between them than vector registers. */
+#define MADS(k) "mad.wide.u32 %m" #k ", %r3, " #k ", %a6;\n"
+#define SUMS(k) "add.u64 %a6, %a6, %m" #k ";\n"
+static const char sums[] __attribute__((unused)) = HEAD
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".reg .b64 %a<9>, %m<9>;\nld.param.u64 %a1, [p];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %a2, %r1, 8;\n"
+    "mov.u32 %r2, %ctaid.x;\nmul.wide.u32 %a3, %r2, 64;\nadd.u64 %a4, %a1, %a3;\nmov.u32 %r7, 0;\n"
+    "L: add.u64 %a5, %a4, %a2;\nld.global.u32 %r3, [%a5];\ncvt.u64.u32 %a6, %r3;\nshl.b64 %a7, %a6, 30;\n" MADS(
+        1) MADS(2) MADS(3) MADS(4) MADS(5) MADS(6) MADS(7) MADS(8) "ld.global.u32 %r5, [%a5+4];\n" SUMS(1)
+        SUMS(2) SUMS(3) SUMS(4) SUMS(5) SUMS(6) SUMS(7) SUMS(
+            8) "add.u64 %a7, %a7, %a6;\n"
+               "cvt.u32.u64 %r6, %a7;\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%a1+4096], %r5;\n"
+               "st.global.u32 [%a4], -1;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 2;\n@%p1 bra L;\nret;\n}\n";
+
 /* Calls that are not expanded in place. */
 static const char calls[] __attribute__((unused)) = HEAD
     ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"

@@ -48,6 +48,11 @@ bool sg_verify_units_claim(const struct sg_code *c, uint8_t *units, uint32_t op,
     return true;
 }
 
+bool sg_verify_units_ahead(const struct sg_code *c, uint32_t op)
+{
+    return op < c->slots_begin && !(c->flat && op >> 7 < SG_FLAT_UNITS && c->flat[op >> 7]);
+}
+
 bool sg_verify_units_flat(const struct sg_code *c, const uint8_t *units)
 {
     const uint32_t n = c->slots_begin >> 7;
