@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,126 +132,213 @@ static const char usage[] =
  */
 static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
 
-enum {
-    O_VHOST = 256,
-    O_LISTEN,
-    O_FD,
-    O_NAME,
-    O_GPU,
-    O_PROVIDER,
-    O_WORKER,
-    O_WINDOW,
-    O_LONG,
-    O_POOL,
-    O_READY,
-    O_PACE,
-    O_PACING,
-    O_ARBITER,
-    O_CONTROL,
-    O_MEMORY,
-    O_WAIT,
-    O_LOG,
-    O_LEVEL,
-    O_FORMAT,
-    O_STATUS,
-    O_STATUSUSER,
-    O_PEERUID,
-    O_PEERGID,
-    O_MINOR,
-    O_NOSANDBOX,
-    O_SANDBOX,
-    O_HMM,
-    O_IMAGES,
-    O_JIT,
-    O_JITDIR,
-    O_JITPATH,
-    O_CGROUP,
-    O_CGMEMORY,
-    O_CGCPU,
-    O_CGWEIGHT,
-    O_CGPIDS,
-    O_HELP,
-    O_VERSION,
-    O_LIMITS /* and enum brk_limit_id */
+/* Where the value of an option is kept, and as what. */
+enum kind {
+    TEXT,    /* const char *: the argument itself */
+    WORD,    /* const char *: one of `want` */
+    CHOICE,  /* an enumeration as int: one of `want`, in the order of its values from `low` on */
+    YES,     /* bool, no argument */
+    PATH,    /* char[4096] */
+    USER,    /* uint32_t: a user's number, by name or number */
+    GROUP,   /* uint32_t */
+    NUMBER,  /* unsigned: low to high */
+    SECONDS, /* unsigned, in milliseconds: low to high seconds */
+    SIZE,    /* uint64_t: low to high bytes, or 0 */
+    LIMIT,   /* low: enum brk_limit_id */
+    CALL,    /* `call`: -1 = continue, else the exit code */
+    ACT,     /* the same without an argument */
 };
 
-#define LIMIT(name, id) \
-    { \
-        name, 1, NULL, O_LIMITS + BRK_L_##id \
-    }
-
-static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
-                                         LIMIT("pin-quota", PIN),
-                                         LIMIT("blob-quota", BLOBS),
-                                         LIMIT("max-clients", CLIENTS),
-                                         LIMIT("start-rate", RATE),
-                                         LIMIT("client-memory", MEMORY),
-                                         LIMIT("client-threads", THREADS),
-                                         LIMIT("client-streams", STREAMS),
-                                         LIMIT("client-handles", HANDLES),
-                                         LIMIT("client-printf", PRINTF),
-                                         LIMIT("weight", WEIGHT),
-                                         LIMIT("cap", CAP),
-                                         LIMIT("client-weight", CLIENT_WEIGHT),
-                                         LIMIT("client-cap", CLIENT_CAP),
-                                         LIMIT("client-priority", CLIENT_PRIORITY),
-                                         LIMIT("client-image", IMAGE),
-                                         LIMIT("client-compile-time", COMPILE),
-                                         LIMIT("client-queue", QUEUE),
-                                         LIMIT("client-time-limit", TIME),
-                                         {"pace", 0, NULL, O_PACE},
-                                         {"pacing", 1, NULL, O_PACING},
-                                         {"arbiter", 1, NULL, O_ARBITER},
-                                         {"control", 1, NULL, O_CONTROL},
-                                         {"memory-policy", 1, NULL, O_MEMORY},
-                                         {"memory-wait", 1, NULL, O_WAIT},
-                                         {"vhost-user", 1, NULL, O_VHOST},
-                                         {"listen", 1, NULL, O_LISTEN},
-                                         {"fd", 1, NULL, O_FD},
-                                         {"name", 1, NULL, O_NAME},
-                                         {"gpu", 1, NULL, O_GPU},
-                                         {"provider", 1, NULL, O_PROVIDER},
-                                         {"worker", 1, NULL, O_WORKER},
-                                         {"window-size", 1, NULL, O_WINDOW},
-                                         {"long-call", 1, NULL, O_LONG},
-                                         {"pool", 1, NULL, O_POOL},
-                                         {"ready-fd", 1, NULL, O_READY},
-                                         {"log", 1, NULL, O_LOG},
-                                         {"log-level", 1, NULL, O_LEVEL},
-                                         {"log-format", 1, NULL, O_FORMAT},
-                                         {"status", 1, NULL, O_STATUS},
-                                         {"status-user", 1, NULL, O_STATUSUSER},
-                                         {"peer-uid", 1, NULL, O_PEERUID},
-                                         {"peer-gid", 1, NULL, O_PEERGID},
-                                         {"no-sandbox", 0, NULL, O_NOSANDBOX},
-                                         {"protocol-minor", 1, NULL, O_MINOR},
-                                         {"sandbox", 1, NULL, O_SANDBOX},
-                                         {"allow-hmm", 0, NULL, O_HMM},
-                                         {"socket-path", 1, NULL, O_VHOST},
-                                         {"print-capabilities", 0, NULL, 0},
-                                         {"image-cache", 1, NULL, O_IMAGES},
-                                         {"jit-cache", 1, NULL, O_JIT},
-                                         {"jit-cache-dir", 1, NULL, O_JITDIR},
-                                         {"jit-cache-path", 1, NULL, O_JITPATH},
-                                         {"cgroup", 1, NULL, O_CGROUP},
-                                         {"cgroup-memory", 1, NULL, O_CGMEMORY},
-                                         {"cgroup-pids", 1, NULL, O_CGPIDS},
-                                         {"cgroup-cpu", 1, NULL, O_CGCPU},
-                                         {"cgroup-weight", 1, NULL, O_CGWEIGHT},
-                                         {"help", 0, NULL, O_HELP},
-                                         {"version", 0, NULL, O_VERSION},
-                                         {NULL, 0, NULL, 0}};
-
-static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *n)
-{
-    return brk_parse_size(text, n) && *n >= low && *n <= high;
-}
+struct row {
+    const char *name;
+    enum kind kind;
+    size_t at; /* in struct brk_options */
+    uint64_t low, high;
+    const char
+        *want; /* after a value that is refused; of WORD and CHOICE the words, separated by ", " or " or " */
+    int (*call)(struct brk_options *o, const char *arg);
+    bool pace; /* implies --pace */
+};
 
 static int options_bad(const char *option, const char *value, const char *want)
 {
     fprintf(stderr, "vgpu-backend: %s %s: %s\n", option, value, want);
     return BRK_EXIT_USAGE;
 }
+
+static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *n)
+{
+    return brk_parse_size(text, n) && *n >= low && *n <= high;
+}
+
+static int take_name(struct brk_options *o, const char *arg)
+{
+    if (!brk_name_valid(arg))
+        return options_bad("--name", arg, "1 to 48 letters, digits, '.', '_', '-', '@'");
+    snprintf(o->name, sizeof(o->name), "%s", arg);
+    return -1;
+}
+
+static int take_fd(struct brk_options *o, const char *arg)
+{
+    const char *wrong;
+    uint64_t n;
+
+    if (!parse_number(arg, 3, 1 << 20, &n))
+        return options_bad("--fd", arg, "a descriptor number from 3 is needed");
+    wrong = brk_inherit(o, (int)n);
+    return wrong ? options_bad("--fd", arg, wrong) : -1;
+}
+
+static int take_log_level(struct brk_options *o, const char *arg)
+{
+    return vgb_log_level_parse(arg, &o->log_level) ? -1 : options_bad("--log-level", arg, "unknown level");
+}
+
+static int take_log_format(struct brk_options *o, const char *arg)
+{
+    return vgb_log_format_parse(arg, &o->log_format)
+               ? -1
+               : options_bad("--log-format", arg, "text, json or journal");
+}
+
+static int take_no_sandbox(struct brk_options *o, const char *arg)
+{
+    (void)arg;
+    o->sandbox = "off";
+    return -1;
+}
+
+static int take_jit_path(struct brk_options *o, const char *arg)
+{
+    if (strcmp(arg, "fd") && strcmp(arg, "shm"))
+        return options_bad("--jit-cache-path", arg, "fd or shm");
+    o->jit_cache_shm = !strcmp(arg, "shm");
+    return -1;
+}
+
+static int take_cgroup(struct brk_options *o, const char *arg)
+{
+    if (strcmp(arg, "auto") && strcmp(arg, "off") && (*arg != '/' || strlen(arg) > 500))
+        return options_bad("--cgroup", arg, "auto, off or a folder from the root");
+    o->cgroup = arg;
+    return -1;
+}
+
+static int take_window(struct brk_options *o, const char *arg)
+{
+    uint64_t n;
+
+    if (!parse_number(arg, VGP_WINDOW_MIN, 1u << 30, &n) || n & (n - 1))
+        return options_bad("--window-size", arg, "a power of two, 4M to 1G");
+    o->window_size = n;
+    return -1;
+}
+
+static int show_capabilities(struct brk_options *o, const char *arg)
+{
+    (void)o;
+    (void)arg;
+    fputs(capabilities, stdout);
+    return 0;
+}
+
+static int show_help(struct brk_options *o, const char *arg)
+{
+    (void)o;
+    (void)arg;
+    fputs(usage, stdout);
+    return 0;
+}
+
+static int show_version(struct brk_options *o, const char *arg)
+{
+    (void)o;
+    (void)arg;
+    printf("vgpu-backend %s\n", VGB_VERSION);
+    return 0;
+}
+
+#define SET(option, how, field) .name = option, .kind = how, .at = offsetof(struct brk_options, field)
+#define LIMITED(option, id) \
+    { \
+        .name = option, .kind = LIMIT, .low = BRK_L_##id \
+    }
+#define CALLED(option, function) \
+    { \
+        .name = option, .kind = CALL, .call = function \
+    }
+
+static const struct row rows[] = {
+    LIMITED("vram-quota", VRAM),
+    LIMITED("pin-quota", PIN),
+    LIMITED("blob-quota", BLOBS),
+    LIMITED("max-clients", CLIENTS),
+    LIMITED("start-rate", RATE),
+    LIMITED("client-memory", MEMORY),
+    LIMITED("client-threads", THREADS),
+    LIMITED("client-streams", STREAMS),
+    LIMITED("client-handles", HANDLES),
+    LIMITED("client-printf", PRINTF),
+    LIMITED("weight", WEIGHT),
+    LIMITED("cap", CAP),
+    LIMITED("client-weight", CLIENT_WEIGHT),
+    LIMITED("client-cap", CLIENT_CAP),
+    LIMITED("client-priority", CLIENT_PRIORITY),
+    LIMITED("client-image", IMAGE),
+    LIMITED("client-compile-time", COMPILE),
+    LIMITED("client-queue", QUEUE),
+    LIMITED("client-time-limit", TIME),
+    {SET("pace", YES, pace)},
+    {SET("pacing", CHOICE, pacing), .low = BRK_PACING_AUTO, .want = "auto, stop or ring", .pace = true},
+    {SET("arbiter", TEXT, arbiter), .pace = true},
+    {SET("control", TEXT, control)},
+    {SET("memory-policy", CHOICE, memory), .low = BRK_MEMORY_PROMISE, .want = "promise or ceiling"},
+    {SET("memory-wait", SECONDS, memory_wait_ms), .high = 60, .want = "0 to 60 seconds"},
+    {SET("vhost-user", TEXT, vhost_user)},
+    {SET("socket-path", TEXT, vhost_user)},
+    {SET("listen", TEXT, listen)},
+    CALLED("fd", take_fd),
+    CALLED("name", take_name),
+    {SET("gpu", CHOICE, gpu), .low = BRK_GPU_AUTO, .want = "auto, soft or nvidia"},
+    {SET("provider", PATH, provider)},
+    {SET("worker", PATH, worker)},
+    CALLED("window-size", take_window),
+    {SET("long-call", SECONDS, long_call_ms), .high = 3600, .want = "0 to 3600 seconds"},
+    {SET("pool", NUMBER, pool), .high = BRK_POOL_MAX, .want = "0 to 16"},
+    {SET("ready-fd", NUMBER, ready_fd), .low = 1, .high = 1 << 20,
+     .want = "a descriptor number from 1 is needed"},
+    {SET("log", TEXT, log)},
+    CALLED("log-level", take_log_level),
+    CALLED("log-format", take_log_format),
+    {SET("status", TEXT, status)},
+    {SET("status-user", USER, status_uid), .want = "no such user"},
+    {SET("peer-uid", USER, peer_uid), .want = "no such user"},
+    {SET("peer-gid", GROUP, peer_gid), .want = "no such group"},
+    {SET("protocol-minor", NUMBER, minor), .high = VGP_VERSION_MINOR, .want = "no version of the protocol"},
+    {SET("sandbox", WORD, sandbox), .want = "enforce, log or off"},
+    {.name = "no-sandbox", .kind = ACT, .call = take_no_sandbox},
+    {SET("allow-hmm", YES, allow_hmm)},
+    {SET("image-cache", SIZE, image_cache), .low = 1u << 20, .high = UINT64_C(64) << 30,
+     .want = "0, or 1M to 64G"},
+    {SET("jit-cache", SIZE, jit_cache), .low = 1u << 20, .high = UINT64_C(4) << 30, .want = "0, or 1M to 4G"},
+    {SET("jit-cache-dir", TEXT, jit_cache_dir)},
+    CALLED("jit-cache-path", take_jit_path),
+    CALLED("cgroup", take_cgroup),
+    {SET("cgroup-memory", SIZE, cgroup_memory), .high = UINT64_MAX, .want = "not a size"},
+    {SET("cgroup-cpu", SIZE, cgroup_cpu), .high = 1u << 20, .want = "0, or percent"},
+    {SET("cgroup-weight", SIZE, cgroup_weight), .high = 10000, .want = "0 to 10000"},
+    {SET("cgroup-pids", SIZE, cgroup_pids), .high = 1u << 22, .want = "0 to 4M"},
+    {.name = "print-capabilities", .kind = ACT, .call = show_capabilities},
+    {.name = "help", .kind = ACT, .call = show_help},
+    {.name = "version", .kind = ACT, .call = show_version},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+#define FIRST 256 /* of getopt's numbers: the row behind it */
+
+_Static_assert(sizeof(enum brk_gpu) == sizeof(int) && sizeof(enum brk_pacing) == sizeof(int) &&
+                   sizeof(enum brk_memory) == sizeof(int),
+               "CHOICE stores an int");
 
 /* A variable of a unit that is not set, for instance. */
 static int bad_empty(const char *name)
@@ -259,12 +347,19 @@ static int bad_empty(const char *name)
     return BRK_EXIT_USAGE;
 }
 
-static int set_path(char *to, size_t size, const char *option, const char *value)
+/* Which of the words of a row it is, from 0; -1: none. */
+static int word_of(const char *want, const char *arg)
 {
-    if (strlen(value) >= size)
-        return options_bad(option, value, "path too long");
-    memcpy(to, value, strlen(value) + 1);
-    return -1;
+    for (int i = 0;; i++) {
+        size_t n = strcspn(want, ", ");
+
+        if (strlen(arg) == n && !strncmp(want, arg, n))
+            return i;
+        want += n;
+        if (!*want)
+            return -1;
+        want += *want == ',' ? strlen(", ") : strlen(" or ");
+    }
 }
 
 /* Parses a limit; -1 = continue, else the exit code. */
@@ -283,168 +378,75 @@ static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *a
     return -1;
 }
 
-/* Parses an option; -1 = continue, else the exit code. */
-static int options_take(struct brk_options *o, int ch, const char *arg)
+/* Stores the value of a row without a function; false: it is none. */
+static bool options_store(const struct row *row, void *to, const char *arg)
 {
-    const char *wrong;
+    int word = row->kind == WORD || row->kind == CHOICE ? word_of(row->want, arg) : 0;
     uint64_t n = 0;
 
-    if (ch >= O_LIMITS)
-        return take_limit(o, (enum brk_limit_id)(ch - O_LIMITS), arg);
-    switch (ch) {
-    case O_VHOST:
-        o->vhost_user = arg;
-        return -1;
-    case O_LISTEN:
-        o->listen = arg;
-        return -1;
-    case O_NAME:
-        if (!brk_name_valid(arg))
-            return options_bad("--name", arg, "1 to 48 letters, digits, '.', '_', '-', '@'");
-        snprintf(o->name, sizeof(o->name), "%s", arg);
-        return -1;
-    case O_LOG:
-        o->log = arg;
-        return -1;
-    case O_STATUS:
-        o->status = arg;
-        return -1;
-    case O_STATUSUSER:
-        return brk_parse_user(arg, &o->status_uid) ? -1 : options_bad("--status-user", arg, "no such user");
-    case O_PEERUID:
-        return brk_parse_user(arg, &o->peer_uid) ? -1 : options_bad("--peer-uid", arg, "no such user");
-    case O_PEERGID:
-        return brk_parse_group(arg, &o->peer_gid) ? -1 : options_bad("--peer-gid", arg, "no such group");
-    case O_FORMAT:
-        return vgb_log_format_parse(arg, &o->log_format)
-                   ? -1
-                   : options_bad("--log-format", arg, "text, json or journal");
-    case O_NOSANDBOX:
-        o->sandbox = "off";
-        return -1;
-    case O_IMAGES:
-        if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(64) << 30)))
-            return options_bad("--image-cache", arg, "0, or 1M to 64G");
-        o->image_cache = n;
-        return -1;
-    case O_JITDIR:
-        o->jit_cache_dir = arg;
-        return -1;
-    case O_JITPATH:
-        if (strcmp(arg, "fd") && strcmp(arg, "shm"))
-            return options_bad("--jit-cache-path", arg, "fd or shm");
-        o->jit_cache_shm = !strcmp(arg, "shm");
-        return -1;
-    case O_JIT:
-        if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(4) << 30)))
-            return options_bad("--jit-cache", arg, "0, or 1M to 4G");
-        o->jit_cache = n;
-        return -1;
-    case O_CGROUP:
-        if (strcmp(arg, "auto") && strcmp(arg, "off") && (*arg != '/' || strlen(arg) > 500))
-            return options_bad("--cgroup", arg, "auto, off or a folder from the root");
-        o->cgroup = arg;
-        return -1;
-    case O_CGMEMORY:
-        return brk_parse_size(arg, &o->cgroup_memory) ? -1
-                                                      : options_bad("--cgroup-memory", arg, "not a size");
-    case O_CGCPU:
-        return parse_number(arg, 0, 1u << 20, &o->cgroup_cpu)
-                   ? -1
-                   : options_bad("--cgroup-cpu", arg, "0, or percent");
-    case O_CGWEIGHT:
-        return parse_number(arg, 0, 10000, &o->cgroup_weight)
-                   ? -1
-                   : options_bad("--cgroup-weight", arg, "0 to 10000");
-    case O_CGPIDS:
-        return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1
-                                                               : options_bad("--cgroup-pids", arg, "0 to 4M");
-    case O_HMM:
-        o->allow_hmm = true;
-        return -1;
-    case O_SANDBOX:
-        if (strcmp(arg, "enforce") && strcmp(arg, "log") && strcmp(arg, "off"))
-            return options_bad("--sandbox", arg, "enforce, log or off");
-        o->sandbox = arg;
-        return -1;
-    case O_PROVIDER:
-        return set_path(o->provider, sizeof(o->provider), "--provider", arg);
-    case O_WORKER:
-        return set_path(o->worker, sizeof(o->worker), "--worker", arg);
-    case O_FD:
-        if (!parse_number(arg, 3, 1 << 20, &n))
-            return options_bad("--fd", arg, "a descriptor number from 3 is needed");
-        wrong = brk_inherit(o, (int)n);
-        return wrong ? options_bad("--fd", arg, wrong) : -1;
-    case O_READY:
-        if (!parse_number(arg, 1, 1 << 20, &n))
-            return options_bad("--ready-fd", arg, "a descriptor number from 1 is needed");
-        o->ready_fd = (int)n;
-        return -1;
-    case O_GPU:
-        if (strcmp(arg, "auto") && strcmp(arg, "soft") && strcmp(arg, "nvidia"))
-            return options_bad("--gpu", arg, "soft, nvidia or auto");
-        o->gpu = *arg == 'a' ? BRK_GPU_AUTO : *arg == 's' ? BRK_GPU_SOFT : BRK_GPU_NVIDIA;
-        return -1;
-    case O_LONG:
-        if (!parse_number(arg, 0, 3600, &n))
-            return options_bad("--long-call", arg, "0 to 3600 seconds");
-        o->long_call_ms = (unsigned)n * 1000;
-        return -1;
-    case O_MEMORY:
-        if (strcmp(arg, "promise") && strcmp(arg, "ceiling"))
-            return options_bad("--memory-policy", arg, "promise or ceiling");
-        o->memory = *arg == 'p' ? BRK_MEMORY_PROMISE : BRK_MEMORY_CEILING;
-        return -1;
-    case O_WAIT:
-        if (!parse_number(arg, 0, 60, &n))
-            return options_bad("--memory-wait", arg, "0 to 60 seconds");
-        o->memory_wait_ms = (unsigned)n * 1000;
-        return -1;
-    case O_PACE:
-        o->pace = true;
-        return -1;
-    case O_PACING:
-        if (strcmp(arg, "auto") && strcmp(arg, "stop") && strcmp(arg, "ring"))
-            return options_bad("--pacing", arg, "stop, ring or auto");
-        o->pacing = *arg == 'a' ? BRK_PACING_AUTO : *arg == 's' ? BRK_PACING_STOP : BRK_PACING_RING;
-        o->pace = true;
-        return -1;
-    case O_ARBITER:
-        o->arbiter = arg;
-        o->pace = true;
-        return -1;
-    case O_CONTROL:
-        o->control = arg;
-        return -1;
-    case O_POOL:
-        if (!parse_number(arg, 0, BRK_POOL_MAX, &n))
-            return options_bad("--pool", arg, "0 to 16");
-        o->pool = (unsigned)n;
-        return -1;
-    case O_MINOR:
-        if (!parse_number(arg, 0, VGP_VERSION_MINOR, &n))
-            return options_bad("--protocol-minor", arg, "no version of the protocol");
-        o->minor = (unsigned)n;
-        return -1;
-    case O_WINDOW:
-        if (!parse_number(arg, VGP_WINDOW_MIN, 1u << 30, &n) || n & (n - 1))
-            return options_bad("--window-size", arg, "a power of two, 4M to 1G");
-        o->window_size = n;
-        return -1;
-    case O_LEVEL:
-        return vgb_log_level_parse(arg, &o->log_level) ? -1
-                                                       : options_bad("--log-level", arg, "unknown level");
-    case O_HELP:
-        fputs(usage, stdout);
-        return 0;
-    case O_VERSION:
-        printf("vgpu-backend %s\n", VGB_VERSION);
-        return 0;
-    default:
-        fprintf(stderr, "vgpu-backend: see --help\n");
-        return BRK_EXIT_USAGE;
+    switch (row->kind) {
+    case TEXT:
+    case WORD:
+        *(const char **)to = arg;
+        return word >= 0;
+    case CHOICE:
+        *(int *)to = (int)row->low + word;
+        return word >= 0;
+    case YES:
+        *(bool *)to = true;
+        return true;
+    case USER:
+        return brk_parse_user(arg, to);
+    case GROUP:
+        return brk_parse_group(arg, to);
+    case NUMBER:
+    case SECONDS:
+        if (!parse_number(arg, row->low, row->high, &n))
+            return false;
+        *(unsigned *)to = (unsigned)n * (row->kind == SECONDS ? 1000 : 1);
+        return true;
+    default: /* SIZE */
+        if (!brk_parse_size(arg, &n) || (n && (n < row->low || n > row->high)))
+            return false;
+        *(uint64_t *)to = n;
+        return true;
     }
+}
+
+/* -1 = continue, else the exit code. */
+static int options_take(struct brk_options *o, const struct row *row, const char *arg)
+{
+    void *to = (char *)o + row->at;
+    char option[40];
+
+    if (row->pace)
+        o->pace = true;
+    if (row->kind == LIMIT)
+        return take_limit(o, (enum brk_limit_id)row->low, arg);
+    if (row->kind == CALL || row->kind == ACT)
+        return row->call(o, arg);
+    snprintf(option, sizeof(option), "--%s", row->name);
+    if (row->kind == PATH) {
+        if (strlen(arg) >= sizeof(o->worker))
+            return options_bad(option, arg, "path too long");
+        memcpy(to, arg, strlen(arg) + 1);
+        return -1;
+    }
+    return options_store(row, to, arg) ? -1 : options_bad(option, arg, row->want);
+}
+
+/* The rows as getopt takes them. */
+static const struct option *long_options(void)
+{
+    static struct option list[ROWS + 1];
+
+    for (size_t i = 0; i < ROWS; i++) {
+        const struct row *r = &rows[i];
+
+        list[i] = (struct option){r->name, r->kind == YES || r->kind == ACT ? no_argument : required_argument,
+                                  NULL, FIRST + (int)i};
+    }
+    return list;
 }
 
 /* Memory that does not exist need not be promised. */
@@ -459,7 +461,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
 {
     static char name[] = "vgpu-backend";
     char dir[4000];
-    int ch, index = 0;
+    int ch;
 
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
@@ -485,16 +487,19 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->sandbox = "enforce";
     o->jit_cache = BRK_CACHE_DEFAULT;
     for (int i = 1; i < argc; i++) { /* all other options are ignored with it */
-        if (!strcmp(argv[i], "--print-capabilities")) {
-            fputs(capabilities, stdout);
-            return 0;
-        }
+        if (!strcmp(argv[i], "--print-capabilities"))
+            return show_capabilities(o, NULL);
     }
     argv[0] = name; /* of getopt's messages, as of all others */
-    while ((ch = getopt_long(argc, argv, "", longopts, &index)) != -1) {
-        int r =
-            ch != '?' && optarg && !*optarg ? bad_empty(longopts[index].name) : options_take(o, ch, optarg);
+    while ((ch = getopt_long(argc, argv, "", long_options(), NULL)) != -1) {
+        int r;
 
+        if (ch == '?') {
+            fprintf(stderr, "vgpu-backend: see --help\n");
+            return BRK_EXIT_USAGE;
+        }
+        r = optarg && !*optarg ? bad_empty(rows[ch - FIRST].name)
+                               : options_take(o, &rows[ch - FIRST], optarg);
         if (r >= 0)
             return r;
     }

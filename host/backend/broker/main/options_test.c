@@ -230,9 +230,93 @@ static void test_each(void **state)
     }
 }
 
+/* The exit status of the program with these options, and what it says in `text`. */
+static int refused(const char *option, const char *value, char *text, size_t size)
+{
+    char name[64];
+    char *argv[] = {(char[]){"x"}, (char[]){"--listen"}, (char[]){"/x"}, name, strdup(value), NULL};
+    struct brk_options o;
+    FILE *said = tmpfile();
+    int kept = dup(STDERR_FILENO), r;
+    size_t n;
+
+    assert_true(said && kept >= 0);
+    snprintf(name, sizeof(name), "--%s", option);
+    fflush(stderr);
+    dup2(fileno(said), STDERR_FILENO);
+    optind = 0;
+    r = brk_options_parse(5, argv, &o);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    free(argv[4]);
+    rewind(said);
+    n = fread(text, 1, size - 1, said);
+    text[n] = 0;
+    fclose(said);
+    return r;
+}
+
+/* One over each limit, words that are none or begin as one does, nothing: usage, with the option named and what it takes. */
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *option, *value, *want;
+    } bad[] = {{"pool", "17", "0 to 16"},
+               {"pool", "-1", "0 to 16"},
+               {"ready-fd", "0", "from 1"},
+               {"fd", "2", "from 3"},
+               {"long-call", "3601", "0 to 3600 seconds"},
+               {"memory-wait", "61", "0 to 60 seconds"},
+               {"image-cache", "1023K", "0, or 1M to 64G"},
+               {"image-cache", "65G", "0, or 1M to 64G"},
+               {"jit-cache", "1", "0, or 1M to 4G"},
+               {"jit-cache", "5G", "0, or 1M to 4G"},
+               {"window-size", "5M", "a power of two"},
+               {"window-size", "2M", "a power of two"},
+               {"window-size", "2G", "a power of two"},
+               {"cgroup", "here", "a folder from the root"},
+               {"cgroup-memory", "much", "not a size"},
+               {"cgroup-cpu", "1048577", "percent"},
+               {"cgroup-weight", "10001", "0 to 10000"},
+               {"cgroup-pids", "4194305", "0 to 4M"},
+               {"gpu", "softy", "auto, soft or nvidia"},
+               {"gpu", "sof", "auto, soft or nvidia"},
+               {"gpu", "auto, soft", "auto, soft or nvidia"},
+               {"pacing", "turns", "auto, stop or ring"},
+               {"memory-policy", "or", "promise or ceiling"},
+               {"sandbox", "on", "enforce, log or off"},
+               {"jit-cache-path", "f", "fd or shm"},
+               {"name", "a/b", "letters"},
+               {"peer-uid", "nobody here", "no such user"},
+               {"peer-gid", "nobody here", "no such group"},
+               {"status-user", "nobody here", "no such user"},
+               {"log-level", "loud", "unknown level"},
+               {"log-format", "xml", "text, json or journal"},
+               {"protocol-minor", "1000", "no version"},
+               {"gpu", "", "its value is empty"},
+               {"control", "", "its value is empty"}};
+    char text[400], path[5000];
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        int r = refused(bad[i].option, bad[i].value, text, sizeof(text));
+
+        if (r != BRK_EXIT_USAGE || !strstr(text, bad[i].option) || !strstr(text, bad[i].want))
+            fail_msg("--%s %s: exit status %d, %s", bad[i].option, bad[i].value, r, text);
+    }
+    memset(path, 'p', sizeof(path) - 1);
+    path[sizeof(path) - 1] = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(refused(i ? "worker" : "provider", path, text, sizeof(text)), BRK_EXIT_USAGE);
+        assert_non_null(strstr(text, i ? "--worker" : "--provider"));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_each)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_each),
+                                       cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests_name("options", tests, read_help, NULL);
 }
