@@ -166,7 +166,7 @@ check-packages: prepare-test ## install, upgrade and remove the packages in a De
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check bench-guest lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest newer-guest regress prove census mutate repeat
+.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale bench-peers lint compdb gpu gpu-kit fuzz san coverage faults debug-guest newer-guest regress prove census mutate repeat
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -205,6 +205,12 @@ bench-guest: prepare ## the same counters in a guest, and exits to the device, i
 bench-scale: prepare ## what an operation costs with 1,000 to 100,000 live objects; fails where it grows (KINDS="events ...")
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 	@$(call sub,tests/perf,bench-scale $(if $(KINDS),KINDS='$(KINDS)'))
+
+PEERS_ARGS = LUPINE='$(abspath $(LUPINE))' SMOLVM='$(abspath $(SMOLVM))'
+bench-peers: prepare ## other projects that forward CUDA beside ours, the same software GPU: LUPINE=DIR SMOLVM=DIR (built checkouts), ROUNDS=N, CROWDED=1
+	@$(call sub,tests/perf,peers-paths $(PEERS_ARGS))
+	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
+	@$(call sub,tests/perf,bench-peers $(PEERS_ARGS) ROUNDS='$(ROUNDS)' CROWDED='$(CROWDED)')
 
 # The parts in scripts/layers.txt: their objects are checked.
 LAYERED := lib host/softgpu host/backend userspace/libcuda

@@ -11,16 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
-                          ".visible .entry add(.param .u64 p, .param .u32 n, .param .u32 v)\n{\n"
-                          ".reg .u32 %r<6>; .reg .u64 %d<3>; .reg .pred %q;\n"
-                          "ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; ld.param.u32 %r1, [v];\n"
-                          "cvta.to.global.u64 %d0, %d0;\n"
-                          "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
-                          "mad.lo.u32 %r2, %r2, %r3, %r4; setp.ge.u32 %q, %r2, %r0; @%q bra end;\n"
-                          "mul.wide.u32 %d1, %r2, 4; add.u64 %d0, %d0, %d1;\n"
-                          "ld.global.u32 %r5, [%d0]; add.u32 %r5, %r5, %r1; st.global.u32 [%d0], %r5;\n"
-                          "end: ret;\n}\n";
+const char api_ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                       ".visible .entry add(.param .u64 p, .param .u32 n, .param .u32 v)\n{\n"
+                       ".reg .u32 %r<6>; .reg .u64 %d<3>; .reg .pred %q;\n"
+                       "ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; ld.param.u32 %r1, [v];\n"
+                       "cvta.to.global.u64 %d0, %d0;\n"
+                       "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+                       "mad.lo.u32 %r2, %r2, %r3, %r4; setp.ge.u32 %q, %r2, %r0; @%q bra end;\n"
+                       "mul.wide.u32 %d1, %r2, 4; add.u64 %d0, %d0, %d1;\n"
+                       "ld.global.u32 %r5, [%d0]; add.u32 %r5, %r5, %r1; st.global.u32 [%d0], %r5;\n"
+                       "end: ret;\n}\n";
 
 void samples_add(struct samples *s, double v)
 {
@@ -70,7 +70,7 @@ bool api_open(struct api *a, const char *library)
     API_CALLS(X)
 #undef X
     if ((r = a->cuInit(0)) || (r = a->cuDevicePrimaryCtxRetain(&a->ctx, 0)) ||
-        (r = a->cuCtxSetCurrent(a->ctx)) || (r = a->cuModuleLoadData(&a->mod, ptx)) ||
+        (r = a->cuCtxSetCurrent(a->ctx)) || (r = a->cuModuleLoadData(&a->mod, api_ptx)) ||
         (r = a->cuModuleGetFunction(&a->add, a->mod, "add"))) {
         fprintf(stderr, "bench: %s: error %d at the start\n", library, r);
         return false;

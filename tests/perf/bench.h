@@ -92,6 +92,9 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuCtxGetLimit, cuCtxGetLimit) X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)
 /* clang-format on */
 
+/* PTX of a module with the kernel add(u64 p, u32 n, u32 v): p[i] += v for i < n. */
+extern const char api_ptx[];
+
 struct api {
     void *lib;
 #define X(field, symbol) __typeof__(&symbol) field;

@@ -91,6 +91,12 @@ if [ "$gpu" = soft ]; then
         echo "not run: bench-guest: QEMU, the guest or its driver is not built"
         skipped=$((skipped + 1))
     fi
+    if [ -n "$quick" ] && [ -x /usr/bin/python3 ]; then
+        part peers-test timeout 300 /usr/bin/python3 -B "$(dirname "$0")/peers_test.py" --build "$top_build" --bench "$build"
+    elif [ -n "$quick" ]; then
+        echo "not run: peers-test: there is no /usr/bin/python3"
+        skipped=$((skipped + 1))
+    fi
     # Shares between clients and between VMs: ratios of work done in the same time.
     if [ -x /usr/bin/python3 ]; then
         part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"
