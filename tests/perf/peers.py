@@ -85,6 +85,7 @@ class Served(Direct):
     def __init__(self, name, source, library, command, args):
         super().__init__(name, library)
         self.source, self.command, self.args = source, command, args
+        self.warned = False
 
     def environment(self, port):
         """Of server and client."""
@@ -113,10 +114,18 @@ class Served(Direct):
                         def join():
                             ctypes.CDLL(None).setns(network.fileno(), CLONE_NEWNET)
                         self.await_start(process, log, port)
+                        self.warn_if_open(process)
                         yield client, join
                 finally:
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
+
+    def warn_if_open(self, process):
+        """Says once where the server shares the network of this machine: it may listen on every interface."""
+        if os.path.samefile("/proc/self/ns/net", "/proc/%d/ns/net" % process.pid) and not self.warned:
+            print("peers: %s: no network of its own (not root): its server may be reachable from other machines" %
+                  self.name, file=sys.stderr)
+            self.warned = True
 
     def await_start(self, process, log, port):
         """Returns when the server listens; Unusable where it ends, or serves something else than the provider."""
