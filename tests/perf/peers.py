@@ -31,14 +31,16 @@ HOW = {
     "lupine": """cmake -S {dir} -B {dir}/build -DCMAKE_BUILD_TYPE=Release -DLUPINE_BUILD_NVML=OFF \\
     -DBUILD_TESTING=OFF -DCUDAToolkit_ROOT=CUDA_HOME
   cmake --build {dir}/build --target lupine_cuda_client lupine_driver_server
-(needs libnghttp2 with its headers, and the CUDA Toolkit's)""",
+(needs the CUDA Toolkit's headers and libnghttp2 with its own; where that is not installed:
+  -DNGHTTP2_INCLUDE_DIR=DIR -DNGHTTP2_LIBRARY=FILE)""",
     "smolvm": """cd {dir} && cargo build --release -p smolvm-cuda-shim
   cargo build --release -p smolvm-cuda --example shim_server --features gpu
-  cargo build --release -p smolvm-cudart-shim    (optional: one more column, calls without an answer deferred)""",
+  cargo build --release -p smolvm-cudart-shim    (optional: one more column, calls without an answer deferred)
+(for pinned memory it needs a folder /opt/smolvm-ring on a tmpfs)""",
 }
 CLONE_NEWNET = 0x40000000
 START_SECONDS = 20
-# Where smolvm's library makes the files of pinned memory: a fixed path; without the folder it has none outside a VM.
+# Fixed path at which smolvm's library makes the files of pinned memory; without it there is none outside a VM.
 SMOLVM_RING = "/opt/smolvm-ring"
 
 
