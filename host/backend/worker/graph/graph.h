@@ -214,6 +214,8 @@ void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op wh
 /* Operation of a provider node, if its function is for external semaphores. */
 enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
 void wrk_host_func_run(void *func);
+/* The same as a callback of a stream, of which the guest hears the status. */
+void wrk_host_func_call_back(CUstream stream, CUresult status, void *func);
 /* Notifies the guest that the last reference to the object of this cookie was dropped. Provider
  * thread. */
 void wrk_tell_released(struct wrk_worker *w, uint64_t cookie);
