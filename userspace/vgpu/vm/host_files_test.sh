@@ -17,7 +17,7 @@ if grep -q "no mount namespace" <<< "$text"; then
     echo "not run: vm: the host's tree in a share: no mount namespace may be made here"
 else
     same "vm: QEMU sees the host's tree" 1 "$(grep -c "the host's tree is there" <<< "$text")"
-    same "vm: the host's tree is read-only, also by way of a share that has it" "" "$(ls "$work/kept")"
+    same "vm: the host's tree is read-only also by way of a share that has it" "" "$(ls "$work/kept")"
     same "vm: a share is not" in-the-share "$(ls "$work/share/tmp")"
 fi
 # A guest lays out a folder as a vgpu that was killed leaves it, and puts a link in its place while the next one removes it.
