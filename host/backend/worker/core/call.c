@@ -13,10 +13,12 @@
 unsigned wrk_captures;
 void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
 static struct capture {
-    CUstream origin; /* stream in which it began */
+    CUstream origin; /* stream in which it began; NULL: ends with its context, and did not end before */
     CUgraph graph;   /* graph it is captured into, of the provider or the client */
+    bool own;        /* the provider made the graph for this capture */
 } * captures;        /* wrk_captures entries, followed by those ended but not settled */
 static unsigned captures_room, captures_over;
+static unsigned contexts_ending;
 
 bool wrk_capture_room(void)
 {
@@ -33,9 +35,12 @@ bool wrk_capture_room(void)
     return true;
 }
 
-void wrk_capture_begun(CUstream stream, CUgraph graph)
+void wrk_capture_begun(CUstream stream, CUgraph graph, bool own)
 {
-    captures[wrk_captures++] = (struct capture){stream, graph};
+    /* Captures that are over and not settled follow: their first one makes room. */
+    if (captures_over)
+        captures[wrk_captures + captures_over] = captures[wrk_captures];
+    captures[wrk_captures++] = (struct capture){stream, graph, own};
 }
 
 /* The last entry takes its place. */
@@ -56,10 +61,58 @@ void wrk_capture_forget(CUstream stream)
     }
 }
 
+void wrk_capture_end(CUstream stream)
+{
+    for (unsigned i = wrk_captures; i-- > 0;) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        CUgraph graph = NULL;
+
+        if (captures[i].origin != stream)
+            continue;
+        if (wrk_provider.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph && captures[i].own)
+            wrk_provider.cuGraphDestroy(graph);
+        if (wrk_provider.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+            status == CU_STREAM_CAPTURE_STATUS_NONE)
+            end_capture(i);
+    }
+}
+
+void wrk_capture_leave(CUstream stream)
+{
+    wrk_capture_end(stream);
+    for (unsigned i = 0; i < wrk_captures; i++) {
+        if (captures[i].origin == stream)
+            captures[i].origin = NULL;
+    }
+}
+
+void wrk_captures_context_ends(void)
+{
+    contexts_ending++;
+}
+
+void wrk_captures_context_gone(struct wrk_worker *w)
+{
+    if (--contexts_ending)
+        return;
+    for (unsigned i = wrk_captures; i-- > 0;) {
+        if (!captures[i].origin)
+            end_capture(i);
+    }
+    wrk_captures_settle(w);
+}
+
+CUgraph wrk_capture_graph(unsigned i)
+{
+    return captures[i].graph;
+}
+
 void wrk_captures_lose(void)
 {
-    for (unsigned i = 0; i < wrk_captures; i++)
-        wrk_ask_stream(&wrk_provider, captures[i].origin);
+    for (unsigned i = 0; i < wrk_captures; i++) {
+        if (captures[i].origin)
+            wrk_ask_stream(&wrk_provider, captures[i].origin);
+    }
 }
 
 void wrk_captures_look(void)
@@ -67,7 +120,8 @@ void wrk_captures_look(void)
     for (unsigned i = wrk_captures; i-- > 0;) {
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 
-        if (wrk_provider.cuStreamIsCapturing(captures[i].origin, &status) == CUDA_SUCCESS &&
+        if (captures[i].origin &&
+            wrk_provider.cuStreamIsCapturing(captures[i].origin, &status) == CUDA_SUCCESS &&
             status == CU_STREAM_CAPTURE_STATUS_NONE)
             end_capture(i);
     }

@@ -184,10 +184,24 @@ CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 extern unsigned wrk_captures;
 /* Makes room for another capture, before it begins. False: no memory. */
 bool wrk_capture_room(void);
-/* Adds a capture that began in `stream` and goes into `graph`. There is room. */
-void wrk_capture_begun(CUstream stream, CUgraph graph);
-/* Removes the capture that began in the stream, if any: the capture or the stream has ended. */
+/* Adds a capture that began in `stream` and goes into `graph`. `own`: the provider made the graph for it. There is
+ * room. */
+void wrk_capture_begun(CUstream stream, CUgraph graph, bool own);
+/* Removes the capture that began in the stream, if any: the capture has ended. */
 void wrk_capture_forget(CUstream stream);
+/*
+ * Ends the capture that began in the stream, if any, before the stream ends: other streams may have joined the capture,
+ * and would capture calls that the worker takes for calls that run. A context is current.
+ */
+void wrk_capture_end(CUstream stream);
+/* The same for a stream that ends with its context: a capture that the provider does not end yet (an error of the
+ * context) counts until the context is gone. */
+void wrk_capture_leave(CUstream stream);
+/* Brackets the end of a context, from its streams' end until it has landed. */
+void wrk_captures_context_ends(void);
+void wrk_captures_context_gone(struct wrk_worker *w);
+/* Graph of capture i, below wrk_captures. */
+CUgraph wrk_capture_graph(unsigned i);
 /* Invalidates all captures, by querying their streams: a capture does not survive a query. */
 void wrk_captures_lose(void);
 /* Removes captures that the provider reports as ended; an error of the provider does not count. */

@@ -39,15 +39,16 @@ static bool is_idle(CUstream stream)
     return status == CU_STREAM_CAPTURE_STATUS_NONE && wrk_ask_stream(below, stream).state == WRK_COMPLETE;
 }
 
-/* A capture that began there is over too, as it can no longer be ended. */
+/* A capture that began there is over too. */
 static CUresult wait_context_end(CUstream stream)
 {
-    CUresult r = below->cuStreamDestroy_v2(stream);
+    CUresult r;
 
-    if (r == CUDA_SUCCESS) {
+    wrk_capture_end(stream);
+    r = below->cuStreamDestroy_v2(stream);
+    if (r == CUDA_SUCCESS)
         wrk_capture_forget(stream);
-        wrk_captures_settle(self);
-    }
+    wrk_captures_settle(self);
     return r;
 }
 

@@ -51,11 +51,24 @@ void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
         wrk_graph_forget(w, g);
 }
 
+bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n)
+{
+    for (unsigned i = 0; i < wrk_captures; i++) {
+        const struct wrk_graph *at = wrk_graph_known(wrk_capture_graph(i));
+
+        for (; at; at = at->parent ? at->parent->graph : NULL) {
+            if (at == g || (n && at->parent == n))
+                return true;
+        }
+    }
+    return false;
+}
+
 bool wrk_graph_captured(struct wrk_call *c, uint64_t graph)
 {
     struct wrk_graph *g;
 
-    return wrk_graph_get_any(c, graph, &g) == CUDA_SUCCESS && wrk_capture_into(g->object);
+    return wrk_graph_get_any(c, graph, &g) == CUDA_SUCCESS && wrk_capture_within(g, NULL);
 }
 
 struct info {
@@ -130,7 +143,7 @@ static CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode)
         return r;
     r = ask_info(stream, &i);
     if (r == CUDA_SUCCESS && i.status == CU_STREAM_CAPTURE_STATUS_ACTIVE && i.graph) {
-        wrk_capture_begun(stream, i.graph);
+        wrk_capture_begun(stream, i.graph, true);
         return r;
     }
     if (wrk_provider.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph)
@@ -170,7 +183,7 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
                                                  a->dependencies_len, mode);
     free(deps);
     if (r == CUDA_SUCCESS)
-        wrk_capture_begun(stream, g->object);
+        wrk_capture_begun(stream, g->object, false);
     return r;
 }
 

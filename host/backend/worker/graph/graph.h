@@ -174,6 +174,9 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
+/* True if a capture goes into the graph, one of its child and body graphs at any depth, or those of the node; either may
+ * be NULL. */
+bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n);
 /*
  * Handles the failure of a call without reply. If the call was to be captured, its capture is
  * invalidated, so that ending the capture reports the error, and the guest is notified. False: not

@@ -309,7 +309,7 @@ CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vg
         c->builds = n->graph->handle;
     if (!wrk_provider.cuGraphDestroyNode)
         return wrk_missing(c, "cuGraphDestroyNode");
-    if (wrk_capture_into(n->graph->object))
+    if (wrk_capture_into(n->graph->object) || wrk_capture_within(NULL, n))
         return CUDA_ERROR_NOT_PERMITTED;
     r = wrk_provider.cuGraphDestroyNode(n->object);
     if (r != CUDA_SUCCESS)

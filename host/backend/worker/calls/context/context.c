@@ -34,7 +34,7 @@ static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
     if (d->type == VGP_H_STREAM) {
         /* it may have work from calls in other contexts */
         wrk_flow_stream_ends(d->w, e->object);
-        wrk_capture_forget(e->object);
+        wrk_capture_leave(e->object);
     }
     wrk_handles_remove(&d->w->handles, handle, d->type);
 }
@@ -58,7 +58,7 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
             continue;
         }
         wrk_flow_stream_ends(w, w->thread_streams[i].stream);
-        wrk_capture_forget(w->thread_streams[i].stream);
+        wrk_capture_leave(w->thread_streams[i].stream);
         w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
     }
 }
@@ -262,6 +262,7 @@ static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     if (wait->arg[3])
         wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps the primary context of device %d", (int)wait->arg[0]);
     primary[wait->arg[0]].ending--;
+    wrk_captures_context_gone(w);
     wrk_regions_context_gone(w, wait);
     free(wait->buffer);
     wait->buffer = NULL;
@@ -325,6 +326,7 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
 
 static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
+    wrk_captures_context_gone(w);
     wrk_regions_context_gone(w, wait);
     return r;
 }
@@ -352,6 +354,7 @@ static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t 
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
     wait->arg[2] = (uintptr_t)wrk_host_func_context_ends(ctx);
+    wrk_captures_context_ends();
     return wrk_wait_start(c, wait);
 }
 

@@ -271,16 +271,16 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
     return CUDA_SUCCESS;
 }
 
-/* No internal use from now on. Its streams end only in name: the provider keeps them. */
+/* No internal use from now on. Its streams end only in name: the provider keeps them. The caller settles captures. */
 static void green_leave(struct wrk_worker *w, struct green *g)
 {
     struct green **p = &greens;
 
-    if (w->current == g->on.ctx)
-        wrk_set_context(w, NULL);
+    wrk_set_context(w, g->on.ctx);
     wrk_waits_context_ends(w, g->on.ctx);
     wrk_waits_forget_context(w, g->on.ctx);
     wrk_drop_owned(w, g->context);
+    wrk_set_context(w, NULL);
     wrk_handles_remove(&w->handles, g->context, VGP_H_CONTEXT);
     wrk_handles_remove(&w->handles, g->handle, VGP_H_GREEN);
     while (*p != g)
@@ -344,6 +344,13 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     return r;
 }
 
+static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)wait;
+    wrk_captures_context_gone(w);
+    return r;
+}
+
 CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpGreenCtxDestroy *a)
 {
     struct wrk_wait *wait;
@@ -360,10 +367,13 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
     wait->uses[2] = g->on.base_ctx; /* the primary context, kept until then */
     wait->ends = g->on.ctx;
     wait->finish = finish_destroy;
+    wait->land = land_destroy;
     wait->blocking = true; /* it may wait for the work */
     wait->arg[0] = (uintptr_t)g->object;
     wait->arg[1] = (uintptr_t)wrk_host_func_context_ends(g->on.ctx);
     green_leave(c->w, g);
+    wrk_captures_settle(c->w);
+    wrk_captures_context_ends();
     return wrk_wait_start(c, wait);
 }
 
