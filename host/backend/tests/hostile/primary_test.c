@@ -190,12 +190,41 @@ static void test_link_of_green(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A reset while the last release waits for a call under way in the context: it does not end the context before. */
+static void test_reset_as_it_ends(void **state)
+{
+    const struct vgp_args_cuEventSynchronize wait = {.hEvent = VGP_HANDLE(VGP_H_EVENT, 1, 1)};
+    const struct vgp_args_vgpPrimaryCtxRelease release = {.device = 0};
+    const struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(CALL(&g, cuEventCreate, .phEvent = wait.hEvent), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 1000, 0), 0);
+    assert_int_equal(CALL(&g, cuEventRecord, .hEvent = wait.hEvent), 0);
+    guest_submit(&g, VGP_cuEventSynchronize, 3, &wait, sizeof(wait), NULL, 0);
+    assert_int_equal(guest_wait(&g, 3, NULL, NULL, 100), -1);
+    g.seq++;
+    guest_submit(&g, VGP_vgpPrimaryCtxRelease, 4, &release, sizeof(release), NULL, 0);
+    g.seq++;
+    guest_submit(&g, VGP_vgpPrimaryCtxReset, 5, &reset, sizeof(reset), NULL, 0);
+    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 200), -1);
+    assert_true(is_active(&g));
+    while (is_active(&g))
+        usleep(10000);
+    assert_int_equal(guest_context(&g), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_after_reset),   cmocka_unit_test(test_reset_keeps),
         cmocka_unit_test(test_reset_of_none), cmocka_unit_test(test_borrowed_as_it_ends),
-        cmocka_unit_test(test_link_of_green),
+        cmocka_unit_test(test_link_of_green), cmocka_unit_test(test_reset_as_it_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

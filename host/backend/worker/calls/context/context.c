@@ -406,8 +406,16 @@ CUresult wrk_do_vgpPrimaryCtxReset(struct wrk_call *c, const struct vgp_args_vgp
         return wrk_missing(c, "cuDevicePrimaryCtxReset");
     if (a->device < 0 || a->device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
-    wait = new_end(c, finish_reset);
-    return wait ? end_last(c, wait, a->device, primary[a->device].count) : CUDA_ERROR_OUT_OF_MEMORY;
+    /* The context is ending, behind calls under way in it, and a retain may wait: there is nothing else to end. */
+    const bool ending = !primary[a->device].count && primary[a->device].ending;
+
+    wait = new_end(c, ending ? context_finish_nothing : finish_reset);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!ending)
+        return end_last(c, wait, a->device, primary[a->device].count);
+    wait->ends = &primary[a->device];
+    return wrk_wait_start(c, wait);
 }
 
 CUresult wrk_do_vgpCtxCreate(struct wrk_call *c, const struct vgp_args_vgpCtxCreate *a)
