@@ -306,10 +306,13 @@ static void hostfunc_ask(void *arg)
 
     pthread_mutex_lock(&lock);
     orphan = run->orphan;
-    if (orphan)
+    if (orphan) {
         stream_waits--;
-    else
+    } else {
+        /* under the lock: once it is ASKED its context's end gives the slot to another run */
+        __atomic_store_n(&self->win.shared->host_done[run->slot], run->sequence - 1, __ATOMIC_RELEASE);
         mark_asked_locked(run);
+    }
     r = *run; /* as soon as the guest knows, it may be gone */
     pthread_mutex_unlock(&lock);
     if (orphan) {
@@ -319,7 +322,6 @@ static void hostfunc_ask(void *arg)
     }
     uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
 
-    __atomic_store_n(&self->win.shared->host_done[r.slot], r.sequence - 1, __ATOMIC_RELEASE);
     while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, r.cookie, what, sizeof(what), 1000))
         continue;
     wrk_host_func_put(r.f);
