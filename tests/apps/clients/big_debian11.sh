@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+# Debian 12's CUDA 11 programs: BART, MAGMA, StarPU, NPP. Sourced by run.sh all.
+
+# bart_gpu SECONDS ARGUMENTS...: Debian's cuFFT 10.9 has PTX for its newest kernels alone, which it takes from capability 12.0 on.
+bart_gpu()
+{
+    local limit=$1
+
+    shift
+    VGPU_SOFT_CC=12.0 on "$limit" bart "$@"
+}
+
+# bart_same NAME LIMIT PROCESSOR GPU: both are files of BART's; its tool says how much they differ (root mean square).
+bart_same()
+{
+    local error
+
+    error=$(here_ bart nrmse "$3" "$4" 2> /dev/null)
+    if awk -v e="$error" -v l="$2" 'BEGIN { exit !(e ~ /^[0-9.]+$/ && e <= l) }'; then
+        ok "BART: $1"
+    else
+        bad "BART: $1" "differs by ${error:-nothing that it says} from the processor's"
+    fi
+}
+
+# bart_pics NAME ARGUMENTS...: the same reconstruction on both; the last two are the data and the sensitivities.
+bart_pics()
+{
+    local name=$1
+
+    shift
+    rm -f image_*.cfl image_*.hdr
+    here_ bart pics -S "$@" image_processor > "$log" 2>&1
+    bart_gpu 200 pics -g -S "$@" image_gpu >> "$log" 2>&1
+    bart_same "$name" 0.00001 image_processor image_gpu
+}
+
+bart_client()
+{
+    local command OMP_NUM_THREADS=2
+
+    export OMP_NUM_THREADS
+    rm -f ./*.cfl ./*.hdr
+    # A phantom's data of four coils, on a grid and along spokes.
+    for command in "phantom -x 32 -s 4 -k grid" "phantom -x 32 -S 4 coils" "traj -x 32 -y 24 -r spokes" \
+        "phantom -t spokes -s 4 -k radial"; do
+        # shellcheck disable=SC2086
+        if ! here_ bart $command > "$log" 2>&1; then
+            bad "BART: $command" "$(tail -n 1 "$log")"
+            return
+        fi
+    done
+    bart_pics "least squares" -l2 -r 0.01 -i 10 grid coils
+    bart_pics "wavelets" -R W:3:0:0.01 -i 20 grid coils
+    bart_pics "total variation" -R T:3:0:0.01 -i 20 grid coils
+    bart_pics "radial data" -t spokes -l1 -r 0.005 -i 20 radial coils
+    here_ bart nufft -i -m5 spokes radial nufft_processor > "$log" 2>&1
+    bart_gpu 200 nufft -g -i -m5 spokes radial nufft_gpu >> "$log" 2>&1
+    bart_same "inverse of the non-uniform Fourier transform" 0.00005 nufft_processor nufft_gpu
+    here_ bart nlinv -S -i 5 grid nlinv_processor > "$log" 2>&1
+    bart_gpu 200 nlinv -g -S -i 5 grid nlinv_gpu >> "$log" 2>&1
+    bart_same "non-linear inversion" 0.00005 nlinv_processor nlinv_gpu
+}
+
+# Programs of MAGMA, which check their results against the processor's. Sizes above MAGMA's limit below which it leaves
+# all to the processor.
+magma_client()
+{
+    local path text program arguments
+
+    while read -r program arguments; do
+        path=$host/usr/lib/libmagma-test/testing/testing_$program
+        # shellcheck disable=SC2086
+        text=$(OMP_NUM_THREADS=1 LD_LIBRARY_PATH=$host/usr/lib on 300 "$path" -c $arguments 2>&1)
+        if [ $? = 0 ] && grep -q ' ok *$' <<< "$text" && ! grep -q failed <<< "$text"; then
+            ok "MAGMA: $program"
+        else
+            bad "MAGMA: $program" "$(tail -n 3 <<< "$text" | tr '\n' ' ')"
+        fi
+    done <<'END'
+sgemm -l -N 100
+dgemm -l -N 100
+cgemm -l -N 100
+zgemm -l -N 100
+dgemv -N 200
+dsymv -N 200
+dtrsm -l -N 100
+sgesv -N 300
+dgesv_gpu -N 300
+dgetrf -N 300
+dgetrf_gpu -N 300
+zgetrf_gpu -N 300
+dpotrf -N 300
+dpotrf_gpu -N 300
+dposv_gpu -N 300
+dgeqrf -N 300
+dgels_gpu -N 300
+dsyevd -N 200
+dgesvd -l -N 200
+dgeev -N 100
+sgemm_batched -l -N 40 --batch 8
+dgetrf_batched -N 40 --batch 8
+dpotrf_batched -N 40 --batch 32
+sgeqrf_batched -N 40 --batch 8
+END
+}
+
+# StarPU's examples with one worker, the GPU: those that look at their results.
+starpu_client()
+{
+    local text program arguments wanted
+
+    while IFS=: read -r program arguments wanted; do
+        # shellcheck disable=SC2086
+        text=$(STARPU_NCPU=0 STARPU_NCUDA=1 STARPU_NOPENCL=0 STARPU_SILENT=1 STARPU_HOME=$out/home \
+            on 200 "$libs/starpu/examples/$program" $arguments 2>&1)
+        if [ $? = 0 ] && grep -q -e "$wanted" <<< "$text"; then
+            ok "StarPU: $program"
+        else
+            bad "StarPU: $program" "$(tail -n 3 <<< "$text" | tr '\n' ' ')"
+        fi
+    done <<'END'
+vector_scal::Computation is correct
+axpy::AFTER y.0. = 7.41
+variable::result is correct
+block::TEST PASSED
+dot_product::Delta -\?[0-9.]*e-0[4-9]
+incrementer::array -> 5.000000, 0.000000, 5.000000
+cg::DELTA .* - [0-9.]*e-0[4-9]
+heat:-check:max error (LUX - B) = -\?[0-9.]*e-0[3-9]
+lu_example_double:-size 256 -check:||A-LU|| / .* : [0-9.]*e-1[6-9]
+lu_implicit_example_float:-size 256 -check:||A-LU|| / .* : [0-9.]*e-\(0[89]\|10\)
+lu_implicit_example_double:-size 256 -check -piv:||PA-LU|| / .* : [0-9.]*e-1[6-9]
+matrix_data_interface::^
+vector_data_interface::^
+csr_data_interface::^
+bcsr_data_interface::^
+END
+}
+
+npp_client()
+{
+    local text rc
+
+    text=$(on 300 /usr/bin/python3 -B "$here/npp_client.py" 2>&1)
+    rc=$?
+    lines NPP "$text" $rc
+}
+
+if have BART bart && starts BART bart version && mkdir -p "$out/work/bart" && pushd "$out/work/bart" > /dev/null; then
+    bart_client
+    popd > /dev/null || exit
+fi
+have MAGMA magma && magma_client
+have StarPU starpu && starpu_client
+have NPP npp && starts NPP /usr/bin/python3 -B -c 'import ctypes; ctypes.CDLL("libnppial.so.11")' && npp_client
