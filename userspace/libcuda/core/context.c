@@ -224,7 +224,10 @@ CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return res;
 }
 
-/* Objects of a context end with it. */
+/*
+ * Objects of a context end with it. A primary context keeps its handle for the next incarnation, so its id changes:
+ * by the id (cuCtxGetId, or slot 4 of TOOLS_CONTEXT) cuFFT recognises the context that holds its tables.
+ */
 static void forget_contents(struct vcu_context *c)
 {
     vcu_units_context_ending(c);
@@ -232,6 +235,7 @@ static void forget_contents(struct vcu_context *c)
     vcu_capture_forget_context(c->handle);
     vcu_green_forget(c);
     c->incarnation++;
+    c->id = atomic_fetch_add(&next_id, 1);
     c->sticky = 0;
 }
 

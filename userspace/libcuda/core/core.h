@@ -192,7 +192,7 @@ extern const struct lnk_trace_results lnk_trace_results;
 /* Local record of a context; reached through its handle. */
 struct vcu_context {
     uint64_t handle;
-    uint64_t id; /* cuCtxGetId: unique in the process, never reused */
+    uint64_t id; /* cuCtxGetId: unique in the process, never reused; another one after a reset */
     int device;
     unsigned flags;
     unsigned api_version;

@@ -45,21 +45,30 @@ CASE(ctx_reset_frees, CF_ALONE)
     CUcontext c = NULL;
     CUdeviceptr p = 0;
     CUstream s = NULL;
+    unsigned long long first = 0, second = 0, third = 0;
 
     NEED(cuInit(0));
     NEED(cuDevicePrimaryCtxRetain(&c, 0));
     NEED(cuCtxSetCurrent(c));
+    NEED(cuCtxGetId(c, &first));
     NEED(cuMemAlloc(&p, 1 << 20));
     NEED(cuStreamCreate(&s, 0));
     OK("reset", cuDevicePrimaryCtxReset(0));
     OK("retain", cuDevicePrimaryCtxRetain(&c, 0));
     OK("set", cuCtxSetCurrent(c));
+    /* cuFFT keeps tables in device memory by the id of the context. */
+    OK("id", cuCtxGetId(c, &second));
+    cf_true("id_is_new", first != second);
     RC("old_memory", cuMemsetD8(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
     if (!cf_real())
         RC_IN("old_stream", cuStreamSynchronize(s), CUDA_ERROR_INVALID_HANDLE,
               CUDA_ERROR_CONTEXT_IS_DESTROYED);
     NEED(cuMemAlloc(&p, 1 << 20));
     OK("new_memory", cuMemsetD8(p, 0, 1 << 20));
+    OK("release", cuDevicePrimaryCtxRelease(0));
+    OK("retain_3", cuDevicePrimaryCtxRetain(&c, 0));
+    OK("id_3", cuCtxGetId(c, &third));
+    cf_true("id_3_is_new", third != first && third != second);
 }
 
 /* Small copies and their waits may be answered ahead of the device: nothing of that outlives the context. */
