@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Debian 12's CUDA 11 programs: BART, MAGMA, StarPU, NPP. Sourced by run.sh all.
+# Debian 12's CUDA 11 programs: BART, MAGMA, RELION, StarPU, NPP. Sourced by run.sh all.
 
 # bart_gpu SECONDS ARGUMENTS...: Debian's cuFFT 10.9 has PTX for its newest kernels alone, which it takes from capability 12.0 on.
 bart_gpu()
@@ -138,6 +138,42 @@ bcsr_data_interface::^
 END
 }
 
+# relion COMMAND...: OpenMPI and its plugins are where they were unpacked; a single process.
+relion()
+{
+    OPAL_PREFIX=$host/usr OMPI_MCA_btl=self OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 "$@"
+}
+
+# Noisy projections of a known volume; two iterations of its refinement from a low resolution. RELION resets the device
+# after each iteration. cuFFT 10.9 as for BART.
+relion_client()
+{
+    local text rc refine
+
+    rm -rf relion && mkdir -p relion/processor relion/gpu && cd relion || return
+    refine="relion_refine --i noisy.star --ref map.mrc --ini_high 20 --iter 2 --tau2_fudge 2 --particle_diameter 110
+        --K 1 --oversampling 1 --healpix_order 0 --offset_range 2 --offset_step 2 --random_seed 1 --pool 3 --j 1 --pad 1
+        --zero_mask --norm --scale --flatten_solvent --dont_combine_weights_via_disc"
+    # shellcheck disable=SC2086
+    text=$(/usr/bin/python3 -B "$here/relion_client.py" map map.mrc angles.star 2>&1 &&
+        relion here_ relion_project --i map.mrc --o projections --angpix 4 --ang angles.star 2>&1 &&
+        /usr/bin/python3 -B "$here/relion_client.py" noise projections.star noisy 2>&1 &&
+        relion here_ timeout 300 $refine --o processor/r 2>&1)
+    if [ $? != 0 ]; then
+        bad RELION "on the processor: $(tail -n 3 <<< "$text" | tr '\r\n' '  ')"
+        return
+    fi
+    # shellcheck disable=SC2086
+    text=$(VGPU_SOFT_CC=12.0 relion on 400 $refine --o gpu/r --gpu 0 2>&1)
+    if [ $? != 0 ]; then
+        bad RELION "$(grep -a ERROR <<< "$text" | head -n 2 | tr '\r\n' '  ')"
+        return
+    fi
+    text=$(/usr/bin/python3 -B "$here/relion_client.py" compare processor gpu 2>&1)
+    rc=$?
+    lines RELION "$text" $rc
+}
+
 npp_client()
 {
     local text rc
@@ -152,5 +188,9 @@ if have BART bart && starts BART bart version && mkdir -p "$out/work/bart" && pu
     popd > /dev/null || exit
 fi
 have MAGMA magma && magma_client
+if have RELION relion && relion starts RELION relion_refine --version && pushd "$out/work" > /dev/null; then
+    relion_client
+    popd > /dev/null || exit
+fi
 have StarPU starpu && starpu_client
 have NPP npp && starts NPP /usr/bin/python3 -B -c 'import ctypes; ctypes.CDLL("libnppial.so.11")' && npp_client
