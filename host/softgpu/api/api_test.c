@@ -529,6 +529,7 @@ int main(int argc, char **argv)
     failed += cmocka_run_group_tests(base_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("memory", memory_tests, n_memory_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("stale memory", stale_tests, n_stale_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("freed at once", at_once_tests, n_at_once_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("arrays", array_tests, n_array_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("textures", tex_tests, n_tex_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);

@@ -202,8 +202,11 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
         used[sg_space(ctx)->device] -= want->imported ? 0 : align_up(want->size, SG_ALIGN);
         rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    uint64_t left = sg_config.memory - used[sg_space(ctx)->device];
+    const uint64_t left = sg_config.memory - used[sg_space(ctx)->device], base = r->info.base;
 
+    if (rc == CUDA_SUCCESS)
+        *out = base;
+    /* From here on another thread can find the memory and release it, and with it r and the share. */
     pthread_mutex_unlock(&sg_mem_lock);
     if (rc == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
         free(r);
@@ -215,13 +218,12 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
                        (unsigned long long)want->size, (unsigned long long)left,
                        (unsigned long long)sg_config.memory);
     }
-    *out = r->info.base;
     if (fd >= 0)
         return CUDA_SUCCESS;
     if (want->size >= 2 * SG_HUGE)
-        madvise((void *)*out, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
+        madvise((void *)base, want->size, MADV_HUGEPAGE); /* a hint: failure changes nothing */
     if (sg_config.poison && !want->internal && !want->dormant)
-        memset((void *)*out, 0xCD, want->size);
+        memset((void *)base, 0xCD, want->size);
     return CUDA_SUCCESS;
 }
 
@@ -402,14 +404,22 @@ static void rec_free(struct sg_rec *r)
     free(r);
 }
 
-bool sg_mem_release(uint64_t base)
+/* The entry that starts at base; id: only of that allocation, 0: of any. */
+static struct sg_entry *entry_locked(uint64_t base, uint64_t id)
+{
+    struct sg_entry *e = sg_table_find(base);
+
+    return e && e->base == base && (!id || e->rec->info.id == id) ? e : NULL;
+}
+
+static bool release(uint64_t base, uint64_t id, uint32_t internal_to)
 {
     struct sg_entry *e;
     struct sg_rec *r = NULL;
 
     pthread_mutex_lock(&sg_mem_lock);
-    e = sg_table_find(base);
-    if (e && e->base == base) {
+    e = entry_locked(base, id);
+    if (e && (!internal_to || (e->rec->info.internal && e->rec->info.owner == internal_to))) {
         r = e->rec;
         sg_table_remove(e);
     }
@@ -417,6 +427,21 @@ bool sg_mem_release(uint64_t base)
     if (r)
         rec_free(r);
     return r != NULL;
+}
+
+bool sg_mem_release(uint64_t base)
+{
+    return release(base, 0, 0);
+}
+
+bool sg_mem_release_same(uint64_t base, uint64_t id)
+{
+    return release(base, id, 0);
+}
+
+void sg_mem_release_internal(uint64_t base, uint32_t incarnation)
+{
+    release(base, 0, incarnation);
 }
 
 /* Removes ctx's next allocation at or after *from, which advances. NULL: none. */
@@ -494,14 +519,14 @@ bool sg_host_mapped(uint64_t addr, uint64_t size)
     return msync((void *)(uintptr_t)start, addr + size - start, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-bool sg_mem_begin_free(uint64_t base)
+bool sg_mem_begin_free(uint64_t base, uint64_t id)
 {
     struct sg_entry *e;
     bool ok;
 
     pthread_mutex_lock(&sg_mem_lock);
-    e = sg_table_find(base);
-    ok = e && e->base == base && !e->rec->info.freeing && !e->rec->info.internal &&
+    e = entry_locked(base, id);
+    ok = e && !e->rec->info.freeing && !e->rec->info.internal &&
          (e->rec->info.async || (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
     if (ok)
         e->rec->info.freeing = true;

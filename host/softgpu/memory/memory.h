@@ -131,6 +131,11 @@ bool sg_mem_reachable(int device, uint64_t addr, uint64_t size, bool write);
 /* Removes the allocation that starts at base and releases its memory. Returns false if there is
    none. */
 bool sg_mem_release(uint64_t base);
+/* The same for the allocation with that id only: since the caller found it another thread may have released it, and the
+   address may be another allocation's. */
+bool sg_mem_release_same(uint64_t base, uint64_t id);
+/* The same for a module's variable, of that incarnation of its context. */
+void sg_mem_release_internal(uint64_t base, uint32_t incarnation);
 void sg_mem_release_owned(struct sg_ctx *ctx); /* at the end of a context */
 /* The live allocation around addr. */
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
@@ -160,9 +165,9 @@ bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
 /* Number of ranges that kernels or copies may access, on all devices. */
 uint64_t sg_mem_ranges(void);
-/* Marks the device memory (from a pool or cuMemAlloc) that starts at base as about to be freed.
-   Returns false if there is none or it is already marked. */
-bool sg_mem_begin_free(uint64_t base);
+/* Marks the device memory (from a pool or cuMemAlloc) with that start and id as about to be freed.
+   Returns false if it is gone or already marked. */
+bool sg_mem_begin_free(uint64_t base, uint64_t id);
 /* Sets SYNC_MEMOPS for the allocation around addr. */
 void sg_mem_set_sync(uint64_t addr, bool on);
 /* Charges the quota for memory not allocated by sg_mem_alloc (cuMemCreate). */
@@ -183,8 +188,8 @@ struct sg_share {
 };
 /* Called when the memory has left this process. */
 void sg_share_end(struct sg_share *share);
-/* Adds a piece that was not placed by cuIpc* to the list. */
-void sg_share_link(struct sg_share *share);
+/* Allocates memory of a pool on pages that other processes can open. 2. */
+CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *addr);
 /* The token of a piece. Returns false if the piece has ended meanwhile (share is compared, never
    followed). */
 bool sg_share_token(const struct sg_share *share, uint8_t *token);

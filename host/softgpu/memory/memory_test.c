@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory: allocation, gaps, quota, the access check, and the table under threads. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +14,7 @@
 
 #include "memory/arena.h"
 #include "memory/grace.h"
-#include "memory/memory.h"
+#include "memory/table.h"
 
 struct sg_config sg_config = {.ndevices = 1, .cc = {{8, 0}}, .memory = 64ull << 20, .threads = 1};
 
@@ -60,6 +63,65 @@ static void test_alignment_and_zero(void **state)
     }
     for (int i = 0; i < 7; i++)
         assert_true(sg_mem_release(a[i]));
+}
+
+static uint64_t released_at_once; /* 0: nothing is */
+
+/* In place of the C library's: as if another thread had come between. */
+int pthread_mutex_unlock(pthread_mutex_t *m)
+{
+    static int (*real)(pthread_mutex_t *);
+    const uint64_t a = released_at_once;
+
+    if (!real)
+        real = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    const int r = real(m);
+
+    if (a && m == &sg_mem_lock) {
+        released_at_once = 0;
+        assert_true(sg_mem_release(a));
+    }
+    return r;
+}
+
+/* Another thread releases memory as soon as it is there, before the call that allocates it has returned. */
+static void test_released_at_once(void **state)
+{
+    const uint64_t a = take(CTX(space_a), 5000);
+
+    (void)state;
+    assert_true(sg_mem_release(a));
+    mallopt(M_PERTURB, 0xa5); /* what is freed is no more what it was */
+    released_at_once = a;
+    assert_int_equal(take(CTX(space_a), 5000), a);
+    mallopt(M_PERTURB, 0);
+    assert_int_equal(released_at_once, 0);
+    assert_false(sg_mem_release(a));
+}
+
+/* Its address is another allocation's since: that stays. */
+static void test_release_by_id(void **state)
+{
+    const uint64_t a = take(CTX(space_a), 5000);
+    struct sg_mem_info was, is;
+    uint64_t b;
+
+    (void)state;
+    assert_true(sg_mem_find(a, &was));
+    assert_true(sg_mem_release(a));
+    assert_int_equal(take(CTX(space_a), 5000), a);
+    assert_true(sg_mem_find(a, &is));
+    assert_false(sg_mem_begin_free(a, was.id));
+    assert_false(sg_mem_release_same(a, was.id));
+    sg_mem_release_internal(a, space_a.id);
+    assert_true(sg_mem_begin_free(a, is.id));
+    assert_true(sg_mem_release_same(a, is.id));
+    assert_int_equal(sg_mem_alloc_internal(CTX(space_a), space_a.id, SG_MEM_DEVICE, 512, 0, &b),
+                     CUDA_SUCCESS);
+    sg_mem_release_internal(b, space_b.id);
+    assert_true(sg_mem_find(b, &is));
+    sg_mem_release_internal(b, space_a.id);
+    assert_false(sg_mem_find(b, &is));
 }
 
 static void test_bounds_are_exact(void **state)
@@ -498,6 +560,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alignment_and_zero),
+        cmocka_unit_test(test_released_at_once),
+        cmocka_unit_test(test_release_by_id),
         cmocka_unit_test(test_bounds_are_exact),
         cmocka_unit_test(test_contexts_are_apart),
         cmocka_unit_test(test_generation),

@@ -30,13 +30,6 @@ static void unlink_locked(struct sg_share *s)
     s->pprev = NULL;
 }
 
-void sg_share_link(struct sg_share *s)
-{
-    pthread_mutex_lock(&lock);
-    link_locked(s);
-    pthread_mutex_unlock(&lock);
-}
-
 void sg_share_end(struct sg_share *s)
 {
     pthread_mutex_lock(&lock);
@@ -44,6 +37,36 @@ void sg_share_end(struct sg_share *s)
     pthread_mutex_unlock(&lock);
     sg_share_close(s->token);
     free(s);
+}
+
+CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *addr)
+{
+    struct sg_share *s = calloc(1, sizeof(*s));
+    CUresult r;
+    int fd;
+
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    fd = size > UINT64_C(1) << 46 ? -1 : sg_share_create(SG_SHARE_MEMORY, SG_PAGES(size), s->token, NULL);
+    if (fd < 0) {
+        free(s);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    s->size = size;
+    /* Under the lock, which sg_share_end() takes: another thread may release the memory at once. */
+    pthread_mutex_lock(&lock);
+    r = sg_mem_alloc_shared(ctx, size, pool, access, s, false, fd, &s->base);
+    if (r == CUDA_SUCCESS) {
+        *addr = s->base;
+        link_locked(s);
+    }
+    pthread_mutex_unlock(&lock);
+    close(fd);
+    if (r != CUDA_SUCCESS) {
+        sg_share_close(s->token);
+        free(s);
+    }
+    return r;
 }
 
 /* Makes the allocation openable by other processes. Under the lock. */
@@ -197,6 +220,7 @@ CUresult sg_share_open_memory(struct sg_ctx *ctx, const uint8_t *token, uint64_t
 
 bool sg_share_close_memory(uint64_t addr)
 {
+    struct sg_mem_info info;
     struct sg_share *s;
     bool last = false;
 
@@ -204,11 +228,12 @@ bool sg_share_close_memory(uint64_t addr)
     for (s = shares; s && (s->base != addr || !s->opens); s = s->next)
         ;
     if (s && --s->opens == 0) {
-        last = true;
+        /* Looked up under the lock, which holds up the end of s. */
+        last = sg_mem_find(addr, &info) && info.share == s;
         unlink_locked(s); /* later opens of the handle create another mapping */
     }
     pthread_mutex_unlock(&lock);
     if (last)
-        sg_mem_release(addr);
+        sg_mem_release_same(addr, info.id);
     return s != NULL;
 }

@@ -294,7 +294,7 @@ static void release_globals(struct sg_mod *mod)
     /* Once the context's incarnation has ended, its memory is gone and may have been reused. */
     if (is_current(mod)) {
         for (uint32_t i = 0; i < n; i++)
-            sg_mem_release(mod->globals[i]);
+            sg_mem_release_internal(mod->globals[i], mod->ctx_id);
     }
 }
 

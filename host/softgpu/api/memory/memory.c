@@ -92,7 +92,7 @@ CUresult sgd_cuMemFree_v2(struct sg_ctx *ctx, CUdeviceptr dptr)
         return ctx ? sg_see_fault(ctx) : CUDA_SUCCESS;
     }
     drain_owner(&info, ctx);
-    if (!sg_mem_release(dptr))
+    if (!sg_mem_release_same(dptr, info.id))
         return CUDA_ERROR_INVALID_VALUE;
     pool_forget(&info);
     return ctx ? sg_see_fault(ctx) : CUDA_SUCCESS;
@@ -159,7 +159,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_HOST)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
-    return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return sg_mem_release_same(addr, info.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuMemHostRegister_v2(struct sg_ctx *ctx, void *p, size_t bytesize, unsigned int Flags)
@@ -195,7 +195,7 @@ CUresult sgd_cuMemHostUnregister(struct sg_ctx *ctx, void *p)
     if (info.base != addr || info.kind != SG_MEM_REGISTERED)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
-    return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    return sg_mem_release_same(addr, info.id) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
 static bool find_host(const void *p, struct sg_mem_info *info)

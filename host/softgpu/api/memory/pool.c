@@ -118,36 +118,6 @@ void sg_pool_account(uint64_t handle, int64_t delta)
 
 /* ---- allocation ---- */
 
-/* Memory of a shareable pool, on pages of its own from the start. */
-static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, uint32_t access,
-                                uint64_t *addr)
-{
-    struct sg_share *s = calloc(1, sizeof(*s));
-    int fd;
-
-    if (!s)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    fd = n > UINT64_C(1) << 46
-             ? -1
-             : sg_share_create(SG_SHARE_MEMORY, (n + 4095) & ~UINT64_C(4095), s->token, NULL);
-    if (fd < 0) {
-        free(s);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    s->size = n;
-    CUresult r = sg_mem_alloc_shared(ctx, n, pool, access, s, false, fd, &s->base);
-
-    close(fd);
-    if (r != CUDA_SUCCESS) {
-        sg_share_close(s->token);
-        free(s);
-        return r;
-    }
-    *addr = s->base;
-    sg_share_link(s);
-    return CUDA_SUCCESS;
-}
-
 /* Documented to be refused, but the driver gives NULL (580); a node of a graph has to have a size. */
 static CUresult alloc_nothing(struct sg_stream *s, CUdeviceptr *dptr)
 {
@@ -188,7 +158,7 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
 
     pthread_mutex_unlock(&p->lock);
     r = !fits          ? CUDA_ERROR_OUT_OF_MEMORY
-        : p->shareable ? alloc_shareable(ctx, n, handle, p->access, &addr)
+        : p->shareable ? sg_share_alloc(ctx, n, handle, p->access, &addr)
                        : sg_mem_alloc_pool(ctx, n, handle, p->access, &addr);
     pthread_mutex_unlock(&p->access_lock);
     if (r != CUDA_SUCCESS)
@@ -211,7 +181,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
 
 struct free_op {
     struct sg_op op;
-    uint64_t addr, pool;
+    uint64_t addr, id, pool;
     int64_t size;
     SG_COUNTED struct sg_graph_memory *graph; /* a reference; or NULL */
 };
@@ -222,8 +192,8 @@ static CUresult free_run(struct sg_op *op, struct sg_stream *s)
 
     (void)s;
     if (o->graph)
-        return CUDA_SUCCESS; /* when dropped, which happens in any case */
-    if (sg_mem_release(o->addr))
+        return CUDA_SUCCESS;                 /* when dropped, which happens in any case */
+    if (sg_mem_release_same(o->addr, o->id)) /* its context may have ended with it meanwhile */
         sg_pool_account(o->pool, -o->size);
     return CUDA_SUCCESS;
 }
@@ -254,9 +224,9 @@ CUresult sgd_cuMemFreeAsync(struct sg_ctx *ctx, CUdeviceptr dptr, CUstream hStre
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = info.graph                ? sg_graph_memory_free(dptr, &o->graph)
-        : sg_mem_begin_free(dptr) ? CUDA_SUCCESS
-                                  : CUDA_ERROR_INVALID_VALUE;
+    r = info.graph                         ? sg_graph_memory_free(dptr, &o->graph)
+        : sg_mem_begin_free(dptr, info.id) ? CUDA_SUCCESS
+                                           : CUDA_ERROR_INVALID_VALUE;
     if (r != CUDA_SUCCESS) {
         free(o);
         return r;
@@ -266,6 +236,7 @@ CUresult sgd_cuMemFreeAsync(struct sg_ctx *ctx, CUdeviceptr dptr, CUstream hStre
     o->op.drop = free_drop;
     o->op.run_always = true;
     o->addr = dptr;
+    o->id = info.id;
     o->pool = info.pool;
     o->size = (int64_t)info.size;
     return sg_issue(s, &o->op, SG_ISSUE_INLINE);

@@ -222,6 +222,33 @@ static void test_owner_ends(void **state)
     ctx_end(b);
 }
 
+/* Memory is to be freed by a stream of another context; its own context ends before, and the address is another's. */
+static void test_free_of_another(void **state)
+{
+    struct gate g = GATE_INIT;
+    CUcontext a = ctx_begin(), b;
+    CUdeviceptr p, q, base;
+    size_t bytes;
+    CUstream s;
+
+    (void)state;
+    OK(cuMemAllocAsync(&p, SIZE, NULL));
+    OK(cuCtxCreate_v2(&b, 0, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(s, gate_wait, &g));
+    OK(cuMemFreeAsync(p, s));
+    gate_await(&g);
+    OK(cuCtxDestroy_v2(a));
+    OK(cuMemAllocAsync(&q, SIZE, CU_STREAM_PER_THREAD));
+    assert_int_equal(q, p);
+    gate_open(&g);
+    OK(cuStreamSynchronize(s));
+    OK(cuMemGetAddressRange_v2(&base, &bytes, q));
+    assert_int_equal(bytes, SIZE);
+    OK(cuMemFree_v2(q));
+    OK(cuCtxDestroy_v2(b));
+}
+
 /* Nodes of a graph that is launched when its memory was unmapped, and its addresses given back. */
 static void test_graph_of_unmapped_memory(void **state)
 {
@@ -504,10 +531,15 @@ static void test_private_is_page_locked(void **state)
 }
 
 const struct CMUnitTest stale_tests[] = {
-    cmocka_unit_test(test_private_memory),     cmocka_unit_test(test_private_is_page_locked),
-    cmocka_unit_test(test_reserved_addresses), cmocka_unit_test(test_reserved_at_edges),
-    cmocka_unit_test(test_pending_work),       cmocka_unit_test(test_kernel_at_work),
-    cmocka_unit_test(test_owner_ends),         cmocka_unit_test(test_graph_of_unmapped_memory),
+    cmocka_unit_test(test_private_memory),
+    cmocka_unit_test(test_private_is_page_locked),
+    cmocka_unit_test(test_reserved_addresses),
+    cmocka_unit_test(test_reserved_at_edges),
+    cmocka_unit_test(test_pending_work),
+    cmocka_unit_test(test_kernel_at_work),
+    cmocka_unit_test(test_owner_ends),
+    cmocka_unit_test(test_free_of_another),
+    cmocka_unit_test(test_graph_of_unmapped_memory),
     cmocka_unit_test(test_read_only_since),
 };
 const size_t n_stale_tests = sizeof(stale_tests) / sizeof(stale_tests[0]);
