@@ -191,6 +191,9 @@ void sg_capture_close(struct sg_capture *c)
     /* The remaining fronts belong to events: only the fact that they were captured matters. */
     for (struct sg_front *f = c->fronts; f; f = f->next)
         front_drop_nodes(f);
+    /* Not the graph either, which may have a node that holds such an event. This may clear fronts. */
+    sg_obj_put((struct sg_obj *)c->graph);
+    c->graph = NULL;
     sg_capture_put(c);
 }
 

@@ -198,7 +198,7 @@ struct sg_program {
 
 struct sg_capture {
     _Atomic uint32_t refs;
-    SG_COUNTED struct sg_graph *graph;     /* a reference */
+    SG_COUNTED struct sg_graph *graph;     /* a reference; NULL once it has ended */
     SG_LENT struct sg_stream *origin;      /* an entry of streams */
     SG_COUNTED struct sg_stream **streams; /* each a reference */
     size_t nstreams;

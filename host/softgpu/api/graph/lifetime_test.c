@@ -533,9 +533,40 @@ static void test_event_of_own_launch(void **state)
     ctx_end(c);
 }
 
+/* A node of the captured graph holds the event, and the event the capture. */
+static void capture_with_event(void *arg)
+{
+    CUstream s;
+    CUevent e;
+    CUgraph g;
+
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
+    OK(cuEventRecord(e, s));
+    if (arg) {
+        OK(cuStreamEndCapture(s, &g));
+        OK(cuGraphDestroy(g));
+    }
+    OK(cuStreamDestroy_v2(s)); /* abandons the capture */
+    OK(cuEventDestroy_v2(e));
+}
+
+static void test_event_in_capture(void **state)
+{
+    CUcontext c = ctx_begin();
+
+    (void)state;
+    books_kept(capture_with_event, c);
+    books_kept(capture_with_event, NULL);
+    ctx_end(c);
+}
+
 const struct CMUnitTest glifetime_tests[] = {
     cmocka_unit_test(test_capture_front),
     cmocka_unit_test(test_capture_set),
+    cmocka_unit_test(test_event_in_capture),
     cmocka_unit_test(test_condition_held),
     cmocka_unit_test(test_nesting),
     cmocka_unit_test(test_nesting_of_both),
