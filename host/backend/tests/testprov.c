@@ -293,9 +293,18 @@ CUresult cuStreamSynchronize(CUstream s)
     return fault;
 }
 
+/* Also for the work of streams that have been destroyed. */
 CUresult cuCtxSynchronize(void)
 {
-    sleep_until(legacy.until);
+    uint64_t until = legacy.until;
+
+    pthread_mutex_lock(&streams_lock);
+    for (const struct stream *s = streams; s; s = s->next) {
+        if (s->ctx == current && s->until > until)
+            until = s->until;
+    }
+    pthread_mutex_unlock(&streams_lock);
+    sleep_until(until);
     return fault;
 }
 

@@ -19,6 +19,7 @@ static struct capture {
 } * captures;        /* wrk_captures entries, followed by those ended but not settled */
 static unsigned captures_room, captures_over;
 static unsigned contexts_ending;
+const char wrk_context_end;
 
 bool wrk_capture_room(void)
 {
@@ -89,6 +90,11 @@ void wrk_capture_leave(CUstream stream)
 void wrk_captures_context_ends(void)
 {
     contexts_ending++;
+}
+
+bool wrk_contexts_ending(void)
+{
+    return contexts_ending != 0;
 }
 
 void wrk_captures_context_gone(struct wrk_worker *w)

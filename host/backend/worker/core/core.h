@@ -140,8 +140,17 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags);
 /* Records that a call that puts work into its stream has succeeded. */
 void wrk_flow_issued(struct wrk_call *c);
-/* Forgets a context that ends, with its streams. */
-void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx);
+/* Forgets a context that ends. Its work counts until `end` has landed; NULL: no more from now on. The context exists. */
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end);
+void wrk_flow_context_gone(const struct wrk_wait *end);
+/* The same for a green context, whose work is that of the context below from now on. */
+void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base);
+/* flow_cost.c: key of calls likely to cost the same; not 0. */
+uint32_t wrk_flow_key(uint16_t call, const uint8_t *args, uint32_t size);
+/* Estimated cost of the next call with this key, ns; 0: unknown. */
+uint64_t wrk_flow_cost(uint32_t key);
+/* Learns that `calls` calls with this key took `ns` in total. */
+void wrk_flow_learn(uint32_t key, unsigned calls, uint64_t ns);
 /* Collects completed work and informs the broker. `idle`: the ring is empty. */
 void wrk_flow_look(struct wrk_worker *w, bool idle);
 /* Maximum sleep of the dispatcher before the next wrk_flow_look(), ns; UINT64_MAX: no limit. */
@@ -200,6 +209,9 @@ void wrk_capture_leave(CUstream stream);
 /* Brackets the end of a context, from its streams' end until it has landed. */
 void wrk_captures_context_ends(void);
 void wrk_captures_context_gone(struct wrk_worker *w);
+/* True between the two. The wait that ends the context uses wrk_context_end, for those that wait for all such ends. */
+bool wrk_contexts_ending(void);
+extern const char wrk_context_end;
 /* Graph of capture i, below wrk_captures. */
 CUgraph wrk_capture_graph(unsigned i);
 /* Invalidates all captures, by querying their streams: a capture does not survive a query. */

@@ -162,7 +162,6 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
 {
     struct wrk_waits *ws = &w->waits;
 
-    wrk_flow_context_ends(w, ctx);
     pthread_mutex_lock(&ws->lock);
     for (struct wrk_wait *o = ws->flight; o; o = o->flight) {
         /* what a call makes in a green context belongs to the context below, which goes on */
@@ -247,6 +246,7 @@ void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx)
     CUevent events[64];
     unsigned n = 0;
 
+    wrk_wait_context_forget(ctx);
     pthread_mutex_lock(&w->waits.events_lock);
     struct wrk_event_pool *p = pool_locked(&w->waits, ctx, false);
     if (p) {

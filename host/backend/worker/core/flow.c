@@ -41,6 +41,10 @@ struct mark {
     bool asked;
     bool unknown; /* the last query returned an error */
     bool merged;  /* stands for merged marks of many streams: unknown until the context ends */
+    /* the end of its context, which completes it; NULL: its context is not ending */
+    const struct wrk_wait *ending;
+    bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
+    unsigned steps; /* of an ending context: marks that it stands for */
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
     uint32_t key; /* key common to all its calls, 0: they differ */
@@ -75,45 +79,6 @@ static struct {
     unsigned window; /* calls in flight in a bounded turn */
 } flow = {.window = 2};
 
-/*
- * ---- what calls cost ----
- *
- * The hash has no secret and needs none: each key has one place, so no look-up takes longer for keys that a client chose, and
- * the table is that of its own worker. A collision makes an estimate worse, which a client can also do with one kernel whose
- * time depends on its data; what is charged is measured.
- */
-
-#define COSTS 512u
-
-static struct cost {
-    uint32_t key, seen;
-    uint64_t ns;
-} costs[COSTS];
-
-/* Estimated cost of the next call with this key, ns; 0: unknown. */
-static uint64_t cost_of(uint32_t key)
-{
-    const struct cost *c = &costs[key % COSTS];
-
-    return c->key == key && c->seen ? c->ns : 0;
-}
-
-/* Learns that `calls` calls with this key took `ns` in total. */
-static void learn(uint32_t key, unsigned calls, uint64_t ns)
-{
-    struct cost *c = &costs[key % COSTS];
-    uint64_t each = ns / (calls ? calls : 1);
-
-    each = each ? each : 1;
-    if (c->key != key) {
-        c->key = key;
-        c->seen = 0;
-    }
-    /* Raised at once, lowered slowly: little is gained by cheap calls ahead of expensive ones. */
-    c->ns = !c->seen || each > c->ns ? each : c->ns - (c->ns - each) / 8;
-    c->seen = 1;
-}
-
 /* ---- marks ---- */
 
 static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
@@ -146,16 +111,16 @@ static CUevent take_event(CUcontext ctx)
     return wrk_provider.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? e : NULL;
 }
 
-static void give_event(CUcontext ctx, CUevent e)
+static void give_event(const struct mark *m)
 {
-    if (!e)
+    if (!m->event)
         return;
-    if (flow.nevents == EVENTS) {
-        wrk_provider.cuEventDestroy_v2(e);
+    if (m->of_green || flow.nevents == EVENTS) {
+        wrk_provider.cuEventDestroy_v2(m->event);
         return;
     }
-    flow.events[flow.nevents].ctx = ctx;
-    flow.events[flow.nevents++].event = e;
+    flow.events[flow.nevents].ctx = m->ctx;
+    flow.events[flow.nevents++].event = m->event;
 }
 
 /* Records a mark behind the stream's work and frees its slot. Without room the slot stays. */
@@ -210,7 +175,7 @@ static void flow_complete(const struct mark *m, uint64_t now)
     uint64_t took = now > from ? now - from : 0;
 
     if (m->key && m->event)
-        learn(m->key, m->calls, took);
+        wrk_flow_learn(m->key, m->calls, took);
     /* A client whose work takes far longer than estimated restarts with little in flight. */
     if (m->cost_ns && took > 4 * m->cost_ns + 1000000u)
         flow.window = 2;
@@ -229,6 +194,8 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
 
     if (m->merged)
         return WRK_UNKNOWN;
+    if (m->ending)
+        return WRK_RUNNING;
     if (m->event)
         return wrk_ask_event(&wrk_provider, m->event).state;
     if (!m->asked)
@@ -303,7 +270,7 @@ static void reap(struct wrk_worker *w, uint64_t now)
             continue;
         }
         flow_complete(&m, now);
-        give_event(m.ctx, m.event);
+        give_event(&m);
     }
     flow.nmarks = left;
     if (flow.nmarks == MARKS && flow.unknown)
@@ -327,34 +294,9 @@ static bool may_capture(uint16_t call)
     return call == VGP_vgpStreamBeginCapture || (wrk_captures && call == VGP_cuStreamWaitEvent);
 }
 
-/* Key of calls likely to cost the same; not 0. */
-static uint32_t key_of(uint16_t call, const uint8_t *args, uint32_t size)
-{
-    uint64_t h = call;
-
-    if (call == VGP_vgpLaunch && size >= sizeof(struct vgp_args_vgpLaunch)) {
-        struct vgp_args_vgpLaunch a;
-
-        memcpy(&a, args, sizeof(a));
-        h ^= a.func * 31 ^ (uint64_t)a.gridX * a.gridY * a.gridZ << 20;
-    } else if (call == VGP_cuMemsetD8Async && size >= sizeof(struct vgp_args_cuMemsetD8Async)) {
-        struct vgp_args_cuMemsetD8Async a;
-
-        memcpy(&a, args, sizeof(a));
-        h ^= a.N << 16;
-    } else if (size >= 8 && (call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch)) {
-        uint64_t graph;
-
-        memcpy(&graph, args, sizeof(graph));
-        h ^= graph * 31;
-    }
-    h *= UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)(h >> 32) | 1u;
-}
-
 static bool bounded(struct wrk_worker *w, uint16_t call)
 {
-    uint64_t cost = cost_of(key_of(call, w->ring.args, w->ring.args_size));
+    uint64_t cost = wrk_flow_cost(wrk_flow_key(call, w->ring.args, w->ring.args_size));
 
     if (!flow.bound_ns || !(flow.nmarks + flow.nslots))
         return false;
@@ -427,9 +369,9 @@ void wrk_flow_issued(struct wrk_call *c)
         return;
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns)
-        key = key_of(c->rec->call, c->args, c->args_size);
+        key = wrk_flow_key(c->rec->call, c->args, c->args_size);
     if (flow.turns && vgp_effect(c->rec->call) == VGP_EFFECT_RUNS) {
-        cost = cost_of(key);
+        cost = wrk_flow_cost(key);
         known = cost != 0;
         cost = known ? cost : UNKNOWN_NS;
     }
@@ -475,51 +417,30 @@ static void join_latest(struct slot *s)
     s->calls = 0;
 }
 
+static void mark_or_join(struct wrk_worker *w, struct slot *s)
+{
+    mark(w, s);
+    if (s->calls)
+        join_latest(s);
+}
+
 void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
 {
     for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
         struct slot *s = &flow.slots[i];
 
-        if (!s->calls || s->stream != stream)
-            continue;
-        mark(w, s);
-        if (s->calls)
-            join_latest(s);
+        if (s->calls && s->stream == stream)
+            mark_or_join(w, s);
     }
     for (unsigned i = 0; i < flow.nmarks; i++)
         flow.marks[i].asked &= flow.marks[i].stream != stream;
     look_for_ends(w); /* short-lived streams have no other marks */
 }
 
-void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
+static void drop_events(CUcontext ctx)
 {
     unsigned left = 0;
 
-    (void)w;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        struct slot *s = &flow.slots[i];
-
-        if (!s->calls || s->ctx != ctx)
-            continue;
-        flow.calls -= s->calls;
-        flow.cost_ns -= s->cost_ns;
-        flow.nslots--;
-        s->calls = 0;
-    }
-    for (unsigned i = 0; i < flow.nmarks; i++) {
-        struct mark m = flow.marks[i];
-
-        if (m.ctx != ctx) {
-            flow.marks[left++] = m;
-            continue;
-        }
-        count_unknown(&m, false);
-        forget(&m);
-        if (m.event)
-            wrk_provider.cuEventDestroy_v2(m.event);
-    }
-    flow.nmarks = left;
-    left = 0;
     for (unsigned i = 0; i < flow.nevents; i++) {
         if (flow.events[i].ctx == ctx)
             wrk_provider.cuEventDestroy_v2(flow.events[i].event);
@@ -529,7 +450,79 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
     flow.nevents = left;
 }
 
+static void mark_context(struct wrk_worker *w, CUcontext ctx)
+{
+    for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
+        if (flow.slots[i].calls && flow.slots[i].ctx == ctx)
+            mark_or_join(w, &flow.slots[i]);
+    }
+}
+
+/* The work of the context is counted until the end has landed, which waits for it; its events end before. */
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end)
+{
+    struct mark rest = {.ending = end, .steps = 1, .begun_ns = vgb_now_ns()};
+    unsigned left = 0;
+
+    mark_context(w, ctx);
+    reap(w, rest.begun_ns);
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        struct mark m = flow.marks[i];
+
+        if (m.ctx != ctx) {
+            flow.marks[left++] = m;
+            continue;
+        }
+        count_unknown(&m, false);
+        rest.calls += m.calls;
+        rest.cost_ns += m.cost_ns;
+        rest.steps++;
+        if (m.event)
+            wrk_provider.cuEventDestroy_v2(m.event);
+    }
+    flow.nmarks = left;
+    drop_events(ctx);
+    if (rest.steps > 1 && end)
+        flow.marks[flow.nmarks++] = rest;
+    else
+        forget(&rest);
+}
+
+void wrk_flow_context_gone(const struct wrk_wait *end)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        if (flow.marks[i].ending == end)
+            flow_complete(&flow.marks[i], vgb_now_ns());
+        else
+            flow.marks[left++] = flow.marks[i];
+    }
+    flow.nmarks = left;
+}
+
+void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base)
+{
+    mark_context(w, ctx);
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        if (flow.marks[i].ctx != ctx)
+            continue;
+        flow.marks[i].ctx = base;
+        flow.marks[i].of_green = true;
+    }
+    drop_events(ctx);
+}
+
 /* ---- what the loop asks ---- */
+
+static unsigned ending_steps(void)
+{
+    unsigned most = 1;
+
+    for (unsigned i = 0; i < flow.nmarks; i++)
+        most = flow.marks[i].steps > most ? flow.marks[i].steps : most;
+    return most;
+}
 
 static void limit_time(struct wrk_worker *w, uint64_t now)
 {
@@ -540,6 +533,8 @@ static void limit_time(struct wrk_worker *w, uint64_t now)
     if (gap > 2 * (uint64_t)LOOK_LIMIT_NS)
         flow.progress_ns += gap - LOOK_LIMIT_NS;
     flow.looked_ns = now;
+    /* Of the work of a context that ends it is not known when parts of it complete. */
+    most *= ending_steps();
     if (!most || !flow.nmarks || flow.progress_ns > now || now - flow.progress_ns <= most)
         return;
     wrk_limit_hit("seconds without an end of any work", wrk_client_limits.time_s, "--client-time-limit");

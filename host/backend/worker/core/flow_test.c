@@ -85,7 +85,7 @@ static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *status)
 static void end_contexts(void)
 {
     for (unsigned i = 0; i < 4; i++)
-        wrk_flow_context_ends(&w, CONTEXT(i));
+        wrk_flow_context_ends(&w, CONTEXT(i), NULL);
 }
 
 static int setup(void **state)
@@ -228,12 +228,12 @@ static void test_contexts(void **state)
         issue(VGP_vgpLaunch, STREAM(i % 2));
     }
     assert_false(may(VGP_vgpLaunch));
-    wrk_flow_context_ends(&w, CONTEXT(3));
+    wrk_flow_context_ends(&w, CONTEXT(3), NULL);
     assert_false(may(VGP_vgpLaunch));
-    wrk_flow_context_ends(&w, CONTEXT(0));
+    wrk_flow_context_ends(&w, CONTEXT(0), NULL);
     w.current = CONTEXT(1);
     assert_int_equal(issue_all(1000), 32);
-    wrk_flow_context_ends(&w, CONTEXT(1));
+    wrk_flow_context_ends(&w, CONTEXT(1), NULL);
     assert_int_equal(live, 0);
     assert_int_equal(issue_all(1000), 64);
     /* Without a context there is nothing to count. */
@@ -258,7 +258,7 @@ static void test_spare_events(void **state)
     done = records;
     assert_true(may(VGP_vgpLaunch)); /* which counts off what is complete */
     assert_int_not_equal(live, 0);
-    wrk_flow_context_ends(&w, CONTEXT(0));
+    wrk_flow_context_ends(&w, CONTEXT(0), NULL);
     for (unsigned i = 1; i <= nevents; i++)
         assert_int_equal(event[i].live, event[i].ctx == CONTEXT(1));
     made = nevents;
@@ -428,9 +428,9 @@ static void test_error_in_all(void **state)
     wrk_client_limits.queue = 64;
     /* They count again only as what nobody can tell; with the contexts they are gone, once. */
     assert_true(may(VGP_vgpLaunch));
-    wrk_flow_context_ends(&w, CONTEXT(0));
-    wrk_flow_context_ends(&w, CONTEXT(1));
-    wrk_flow_context_ends(&w, CONTEXT(2));
+    wrk_flow_context_ends(&w, CONTEXT(0), NULL);
+    wrk_flow_context_ends(&w, CONTEXT(1), NULL);
+    wrk_flow_context_ends(&w, CONTEXT(2), NULL);
     assert_int_equal(live, 0);
     assert_int_equal(issue_all(1000), 64);
     done = records;

@@ -122,6 +122,9 @@ CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstre
  * individually, also after an error, the wait becomes blocking: finish has to wait for the context.
  */
 CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait);
+/* A context ends: its destroyed streams are not waited for from now on. The streams of a green context stay in the
+ * provider with their work, so that the context below is waited for as a whole. */
+void wrk_wait_context_forget(CUcontext ctx);
 /* For finish, if the wait became blocking so: cuCtxSynchronize() on the waiter. */
 CUresult wrk_wait_context_whole(struct wrk_wait *wait);
 /* Filter that tracks streams destroyed with work in flight, which a wait for their context must

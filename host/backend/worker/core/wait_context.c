@@ -52,10 +52,35 @@ static CUresult wait_context_end(CUstream stream)
     return r;
 }
 
+/* `ctx` NULL: unknown. The lock is held. */
+static void note_orphan(CUcontext ctx)
+{
+    struct orphan *o = NULL;
+
+    if (ctx && !(o = place_of(ctx)))
+        o = place_of(NULL);
+    if (o)
+        *o = (struct orphan){ctx, ++orphans.number};
+    else
+        orphans.many = true;
+}
+
+void wrk_wait_context_forget(CUcontext ctx)
+{
+    const CUcontext base = wrk_base_context(ctx);
+
+    pthread_mutex_lock(&orphans.lock);
+    struct orphan *o = place_of(ctx);
+    if (o)
+        o->ctx = NULL;
+    if (base != ctx)
+        note_orphan(base);
+    pthread_mutex_unlock(&orphans.lock);
+}
+
 static CUresult wait_context_destroy(CUstream stream)
 {
     CUcontext ctx = NULL;
-    struct orphan *o = NULL;
 
     wrk_flow_stream_ends(self, stream);
     if (is_idle(stream))
@@ -63,12 +88,7 @@ static CUresult wait_context_destroy(CUstream stream)
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
         ctx = NULL;
     pthread_mutex_lock(&orphans.lock);
-    if (ctx && !(o = place_of(ctx)))
-        o = place_of(NULL);
-    if (o)
-        *o = (struct orphan){ctx, ++orphans.number};
-    else
-        orphans.many = true;
+    note_orphan(ctx);
     pthread_mutex_unlock(&orphans.lock);
     return wait_context_end(stream);
 }

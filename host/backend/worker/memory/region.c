@@ -308,6 +308,9 @@ static bool drain_all(struct wrk_worker *w, struct wrk_wait *wait)
     wait->buffer = list;
     wait->uses_all = true;
     wait->blocking = true;
+    if (wrk_contexts_ending())
+        wait->ends =
+            &wrk_context_end; /* contexts that are not in the list any more wait for their work themselves */
     return true;
 }
 
@@ -396,7 +399,7 @@ static struct wrk_wait *new_draining(struct wrk_call *c)
 {
     struct wrk_wait *wait = wrk_wait_new(c);
 
-    if (wait && c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait)) {
+    if (wait && (c->w->handles.live[VGP_H_CONTEXT] > 1 || wrk_contexts_ending()) && !drain_all(c->w, wait)) {
         wrk_wait_free(c->w, wait);
         return NULL;
     }

@@ -69,6 +69,7 @@ static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext c
                               const struct wrk_wait *end)
 {
     wrk_set_context(w, ctx);
+    wrk_flow_context_ends(w, ctx, end);
     wrk_waits_context_ends(w, ctx);
     wrk_regions_context_ends(w, ctx, end);
     wrk_waits_forget_context(w, ctx);
@@ -263,6 +264,7 @@ static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresu
         wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps the primary context of device %d", (int)wait->arg[0]);
     primary[wait->arg[0]].ending--;
     wrk_captures_context_gone(w);
+    wrk_flow_context_gone(wait);
     wrk_regions_context_gone(w, wait);
     free(wait->buffer);
     wait->buffer = NULL;
@@ -327,6 +329,7 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
 static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     wrk_captures_context_gone(w);
+    wrk_flow_context_gone(wait);
     wrk_regions_context_gone(w, wait);
     return r;
 }
@@ -351,6 +354,7 @@ static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t 
                             CUcontext ctx)
 {
     wait->ends = ctx; /* after waits of other threads in this context */
+    wait->uses[3] = &wrk_context_end;
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
     wait->arg[2] = (uintptr_t)wrk_host_func_context_ends(ctx);

@@ -277,6 +277,7 @@ static void green_leave(struct wrk_worker *w, struct green *g)
     struct green **p = &greens;
 
     wrk_set_context(w, g->on.ctx);
+    wrk_flow_green_ends(w, g->on.ctx, g->on.base_ctx);
     wrk_waits_context_ends(w, g->on.ctx);
     wrk_waits_forget_context(w, g->on.ctx);
     wrk_drop_owned(w, g->context);
@@ -365,6 +366,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
     wait->ctx = NULL;
     wait->uses[0] = wait->uses[1] = NULL;
     wait->uses[2] = g->on.base_ctx; /* the primary context, kept until then */
+    wait->uses[3] = &wrk_context_end;
     wait->ends = g->on.ctx;
     wait->finish = finish_destroy;
     wait->land = land_destroy;

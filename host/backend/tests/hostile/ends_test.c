@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* Contexts that end while work of theirs goes on: what the worker counts, gives up and waits for meanwhile; as in
+ * process_test.c. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgb_fd.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
+
+#define CALL(g, name, ...) \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
+               NULL)
+#define SUBMIT(g, slot, name, ...) \
+    guest_submit(g, VGP_##name, slot, &(struct vgp_args_##name){__VA_ARGS__}, \
+                 sizeof(struct vgp_args_##name), NULL, 0)
+#define OTHER VGP_HANDLE(VGP_H_CONTEXT, 1, 7)
+#define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
+#define GREEN VGP_HANDLE(VGP_H_GREEN, 1, 1)
+#define HOUR 3600000
+
+static void begin(struct broker *b, struct guest *g, const char *option)
+{
+    const char *const extra[] = {option, "1", NULL};
+
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(broker_start(b, option ? extra : NULL), 0);
+    assert_int_equal(guest_connect(g, b->sock, "ends"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+static void end(struct broker *b, struct guest *g)
+{
+    guest_close(g);
+    assert_int_equal(broker_stop(b), 0);
+}
+
+/* Ends the provider's long call, when it is in it. */
+static void release(struct guest *g)
+{
+    int r = CUDA_ERROR_INVALID_VALUE;
+
+    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
+        usleep(10000);
+    assert_int_equal(r, 0);
+}
+
+/* The result of the call with this number; -1: not yet. */
+static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
+{
+    const uint32_t last = g->seq;
+    int r;
+
+    g->seq = seq;
+    r = guest_wait(g, slot, NULL, NULL, ms);
+    g->seq = last + 1000;
+    return r;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void region(struct guest *g, uint32_t id)
+{
+    const uint64_t va = 0x600000000000 + id * 0x10000;
+    const struct vgp_sock_map map = {.type = VGP_SOCK_MAP, .region = id, .va = va, .length = 4096};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_true(vgb_send_fds(g->sock, &map, sizeof(map), &fd, 1, 0) >= 0);
+    assert_int_equal(vgb_recv_fds(g->sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    assert_int_equal(CALL(g, vgpRegionRegister, .region = id, .va = va, .length = 4096), 0);
+    close(fd);
+}
+
+/* Memory that is registered in one context may be used by work of another one, also by that of one that is ending. */
+static void test_given_up_as_other_ends(void **state)
+{
+    const struct vgp_sock_map unmap = {.type = VGP_SOCK_UNMAP, .region = 2};
+    struct vgp_sock_mapped m;
+    uint32_t ended, given, settled;
+    unsigned none = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g, NULL);
+    region(&g, 1);
+    region(&g, 2);
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER, .flags = LONG_CONTEXT), 0);
+    SUBMIT(&g, 5, vgpCtxDestroy, .context = OTHER);
+    ended = g.seq++;
+    SUBMIT(&g, 6, vgpRegionUnregister, .region = 1);
+    given = g.seq++;
+    SUBMIT(&g, 7, vgpSettle, .reserved = 0);
+    settled = g.seq++;
+    assert_true(vgb_send_fds(g.sock, &unmap, sizeof(unmap), NULL, 0, 0) >= 0);
+    assert_int_equal(result_of(&g, 6, given, 200), -1);
+    assert_int_equal(result_of(&g, 7, settled, 0), -1);
+    assert_true(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, MSG_DONTWAIT) < 0);
+    release(&g);
+    assert_int_equal(result_of(&g, 5, ended, 5000), 0);
+    assert_int_equal(result_of(&g, 6, given, 5000), 0);
+    assert_int_equal(result_of(&g, 7, settled, 5000), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    end(&b, &g);
+}
+
+/* A green context, with a stream of it that is made, and work put into it, while `current` is the current one. */
+static void make_green(struct guest *g, uint64_t current)
+{
+    const uint64_t desc = VGP_HANDLE(VGP_H_RESOURCE_DESC, 1, 1);
+    const struct vgp_args_vgpDevResource ask = {.what = VGP_RESOURCE_DEVICE, .type = CU_DEV_RESOURCE_TYPE_SM};
+    const struct vgp_args_vgpResourceDesc describe = {.desc = desc, .resources_len = 1};
+    const struct vgp_ret_vgpDevResource *r = NULL;
+    uint64_t id;
+
+    assert_int_equal(guest_call(g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
+    id = r->resource;
+    guest_submit(g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
+    assert_int_equal(guest_wait(g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(CALL(g, vgpGreenCtxCreate, .green = GREEN, .context = OTHER, .desc = desc,
+                          .flags = CU_GREEN_CTX_DEFAULT_STREAM),
+                     0);
+    g->context = current;
+    assert_int_equal(CALL(g, vgpGreenCtxStreamCreate, .stream = STREAM, .green = GREEN, .flags = 1), 0);
+}
+
+/* The streams of a green context stay with the provider, and their work goes on, when the green context has ended. */
+static void test_work_of_ended_green(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g, NULL);
+    region(&g, 1);
+    make_green(&g, g.context);
+    const uint64_t since = now_ms();
+    assert_int_equal(CALL(&g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = 500, .hStream = STREAM), 0);
+    assert_int_equal(CALL(&g, vgpGreenCtxDestroy, .green = GREEN), 0);
+    assert_true(now_ms() - since < 500);
+    assert_int_equal(CALL(&g, vgpRegionUnregister, .region = 1), 0);
+    assert_true(now_ms() - since >= 500);
+    end(&b, &g);
+}
+
+/* A context that ends takes no work away from the limits while it waits for that work. */
+static void test_time_limit(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g, "--client-time-limit");
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER, .flags = LONG_CONTEXT), 0);
+    const uint64_t primary = g.context;
+    g.context = OTHER;
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, HOUR, 0), 0);
+    g.context = primary;
+    SUBMIT(&g, 5, vgpCtxDestroy, .context = OTHER);
+    assert_true(guest_wait_dead(&g, 12000));
+    assert_non_null(strstr(g.s->dead_text, "--client-time-limit"));
+    end(&b, &g);
+}
+
+/* Nor does a green one, whose work is that of the context below. */
+static void test_time_limit_of_green(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g, "--client-time-limit");
+    const uint64_t primary = g.context;
+    make_green(&g, OTHER);
+    assert_int_equal(CALL(&g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = HOUR, .hStream = STREAM), 0);
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpGreenCtxDestroy, .green = GREEN), 0);
+    assert_true(guest_wait_dead(&g, 12000));
+    assert_non_null(strstr(g.s->dead_text, "--client-time-limit"));
+    end(&b, &g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_given_up_as_other_ends),
+        cmocka_unit_test(test_work_of_ended_green),
+        cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_time_limit_of_green),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
