@@ -117,7 +117,6 @@ CUresult cuInit(unsigned flags)
 {
     (void)flags;
     const char *code = getenv("VGPU_TEST_BROKEN");
-
     return code ? (CUresult)atoi(code) : CUDA_SUCCESS;
 }
 
@@ -251,6 +250,8 @@ CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
 CUresult cuCtxDestroy_v2(CUcontext c)
 {
     testprov_context_long(c);
+    if (testprov_context_kept(c))
+        return CUDA_ERROR_NOT_PERMITTED;
     streams_end(c);
     return c == (CUcontext)(void *)&context_object ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
@@ -293,7 +294,6 @@ CUresult cuStreamSynchronize(CUstream s)
     return fault;
 }
 
-/* Also for the work of streams that have been destroyed. */
 CUresult cuCtxSynchronize(void)
 {
     uint64_t until = legacy.until;

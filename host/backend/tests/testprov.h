@@ -34,6 +34,8 @@
 
 /* A context created with this flag takes long to end. */
 #define LONG_CONTEXT CU_CTX_LMEM_RESIZE_TO_MAX
+/* A context created with this flag is not ended by cuCtxDestroy(). */
+#define KEPT_CONTEXT CU_CTX_SCHED_BLOCKING_SYNC
 /* The second context created with this flag has the address of the first; its creation fails until
  * the first begins to end. */
 #define SAME_CONTEXT CU_CTX_MAP_HOST
@@ -51,6 +53,7 @@ unsigned testprov_release(void);
 CUcontext testprov_context(unsigned flags);
 /* Returns at once for contexts without LONG_CONTEXT. */
 void testprov_context_long(CUcontext c);
+bool testprov_context_kept(CUcontext c);
 
 /* testprov_obj.c */
 void testprov_context_ends(void);

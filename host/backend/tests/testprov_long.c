@@ -67,6 +67,11 @@ CUcontext testprov_context(unsigned flags)
     return (CUcontext)made;
 }
 
+bool testprov_context_kept(CUcontext c)
+{
+    return *(const unsigned *)c & KEPT_CONTEXT;
+}
+
 void testprov_context_long(CUcontext c)
 {
     const unsigned flags = *(const unsigned *)c;

@@ -31,7 +31,8 @@
 #define OTHER VGP_HANDLE(VGP_H_CONTEXT, 1, 7)
 #define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
 #define GREEN VGP_HANDLE(VGP_H_GREEN, 1, 1)
-#define HOUR 3600000
+#define HOUR 3600000 /* ms */
+#define MEMORY (4u << 20)
 
 static void begin(struct broker *b, struct guest *g, const char *option)
 {
@@ -206,6 +207,64 @@ static void test_time_limit_of_green(void **state)
     end(&b, &g);
 }
 
+/*
+ * The handle of a primary context outlives the context. A call that names it gets no other one instead: nodes would be of the
+ * calling context, and outlive that one.
+ */
+static void test_handle_of_ended(void **state)
+{
+    const struct vgp_args_vgpGraphCreate create = {0};
+    const void *reply = NULL;
+    struct broker b;
+    struct guest g;
+    uint64_t graph;
+
+    (void)state;
+    begin(&b, &g, NULL);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), 0);
+    g.context = OTHER;
+    assert_int_equal(guest_call(&g, VGP_vgpGraphCreate, &create, sizeof(create), &reply, NULL), 0);
+    memcpy(&graph, reply, sizeof(graph));
+    assert_int_equal(CALL(&g, vgpGraphCopyNode, .graph = graph, .context = primary,
+                          .dstKind = VGP_COPY_DEVICE, .srcKind = VGP_COPY_DEVICE, .widthBytes = 8,
+                          .height = 1, .depth = 1),
+                     CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_int_equal(CALL(&g, vgpCopyPeer, .dstContext = OTHER, .srcContext = primary, .widthBytes = 8,
+                          .height = 1, .depth = 1),
+                     CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    end(&b, &g);
+}
+
+/* A context that the driver does not end still has its memory, and what was registered in it. */
+static void test_end_refused(void **state)
+{
+    const struct vgp_sock_map unmap = {.type = VGP_SOCK_UNMAP, .region = 1};
+    struct broker b;
+    struct guest g;
+    uint64_t p;
+
+    (void)state;
+    begin(&b, &g, NULL);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER, .flags = KEPT_CONTEXT), 0);
+    g.context = OTHER;
+    assert_int_equal(guest_alloc(&g, MEMORY, &p), 0);
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = OTHER), CUDA_ERROR_NOT_PERMITTED);
+    assert_true(g.s->memory_used >= MEMORY);
+    assert_int_equal(
+        CALL(&g, vgpCtxCreate, .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 8), .flags = KEPT_CONTEXT), 0);
+    g.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 8);
+    region(&g, 1);
+    g.context = primary;
+    SUBMIT(&g, 5, vgpCtxDestroy, .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 8));
+    assert_true(vgb_send_fds(g.sock, &unmap, sizeof(unmap), NULL, 0, 0) >= 0);
+    assert_true(guest_wait_dead(&g, 5000));
+    end(&b, &g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +272,8 @@ int main(void)
         cmocka_unit_test(test_work_of_ended_green),
         cmocka_unit_test(test_time_limit),
         cmocka_unit_test(test_time_limit_of_green),
+        cmocka_unit_test(test_handle_of_ended),
+        cmocka_unit_test(test_end_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

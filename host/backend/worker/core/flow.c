@@ -42,7 +42,7 @@ struct mark {
     bool unknown; /* the last query returned an error */
     bool merged;  /* stands for merged marks of many streams: unknown until the context ends */
     /* the end of its context, which completes it; NULL: its context is not ending */
-    const struct wrk_wait *ending;
+    VGB_LENT const struct wrk_wait *ending;
     bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
     unsigned steps; /* of an ending context: marks that it stands for */
     CUcontext ctx;

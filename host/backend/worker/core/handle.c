@@ -281,6 +281,9 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
         c->told |= failed != CUDA_SUCCESS;
         return failed != CUDA_SUCCESS ? failed : bad_handle(type);
     }
+    /* Of an ended primary context only the handle is there; NULL would name the calling one. */
+    if (type == VGP_H_CONTEXT && !e->object)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *out = e->object;
     note_context(c, e);
     if (type == VGP_H_STREAM) {

@@ -242,3 +242,19 @@ struct wrk_answer wrk_await_context(const struct vgp_provider *from)
 {
     return wrk_answer_of(from->cuCtxSynchronize ? from->cuCtxSynchronize() : CUDA_ERROR_NOT_SUPPORTED);
 }
+
+/* ---- the chain of filters between the handlers and the provider's library ---- */
+
+void wrk_filters_apply(struct wrk_worker *w, const struct wrk_filter *filters, unsigned n)
+{
+    /* Functions below each filter, called by it until the process exits. */
+    static struct vgp_provider below[WRK_FILTERS_MAX];
+    static unsigned used;
+
+    for (unsigned i = 0; i < n && used < WRK_FILTERS_MAX; i++) {
+        struct vgp_provider *next = &below[used++];
+
+        *next = wrk_provider;
+        filters[i].wrap(w, &wrk_provider, next);
+    }
+}

@@ -60,6 +60,8 @@ void wrk_region_taken(struct wrk_worker *w, uint32_t id);
 void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end);
 /* To be called when `end` has landed. */
 void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end);
+/* True if memory is registered in the context that `end` ends. */
+bool wrk_regions_context_has(struct wrk_worker *w, const struct wrk_wait *end);
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);
 /* Host address of guest range [va, va + size); NULL if no complete region contains it, or if it is
  * read-only and `write`. Handlers use wrk_host_pointer() instead. */

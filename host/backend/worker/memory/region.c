@@ -546,6 +546,15 @@ void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct 
     }
 }
 
+bool wrk_regions_context_has(struct wrk_worker *w, const struct wrk_wait *end)
+{
+    for (unsigned i = 0; i < w->memory->regions.n; i++) {
+        if (w->memory->regions.list[i]->ending == end)
+            return true;
+    }
+    return false;
+}
+
 void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end)
 {
     /* Downwards: the last entry replaces a removed entry. */

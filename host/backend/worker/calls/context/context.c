@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/driver/errors.h"
 #include <linux/types.h>
 
 #include "vgpu_device.h"
@@ -318,16 +319,28 @@ static CUresult finish_reset(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     return end_primary(w, wait, wrk_provider.cuDevicePrimaryCtxReset_v2);
 }
 
+/* Errors of the context's work are no refusal. */
+static bool is_kept(CUresult r)
+{
+    return r != CUDA_SUCCESS && r != CUDA_ERROR_CONTEXT_IS_DESTROYED && r != CUDA_ERROR_DEINITIALIZED &&
+           !cua_error_is_sticky(r);
+}
+
 static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)r;
     r = wrk_provider.cuCtxDestroy_v2((CUcontext)(uintptr_t)wait->arg[0]);
+    if (is_kept(r))
+        wait->arg[1] = 0; /* its memory stays, and stays charged */
     ended(w, wait);
     return r;
 }
 
 static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
+    if (is_kept(r) && wrk_regions_context_has(w, wait))
+        wrk_die(w, VGPU_DEAD_EXITED,
+                "the driver keeps a context in which guest memory is registered: error %d", (int)r);
     wrk_captures_context_gone(w);
     wrk_flow_context_gone(wait);
     wrk_regions_context_gone(w, wait);

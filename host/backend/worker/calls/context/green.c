@@ -80,8 +80,6 @@ static CUresult green_ask(struct wrk_call *c, const struct vgp_args_vgpDevResour
         if (!wrk_provider.cuCtxGetDevResource)
             return wrk_missing(c, "cuCtxGetDevResource");
         r = wrk_handle_get(c, a->context, VGP_H_CONTEXT, false, (void **)&ctx);
-        if (r == CUDA_SUCCESS && !ctx)
-            r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
         return r == CUDA_SUCCESS ? wrk_provider.cuCtxGetDevResource(ctx, out, type) : r;
     }
     if (a->what != VGP_RESOURCE_GREEN)
