@@ -118,6 +118,7 @@ static void test_given_up_as_other_ends(void **state)
     given = g.seq++;
     SUBMIT(&g, 7, vgpSettle, .reserved = 0);
     settled = g.seq++;
+    assert_int_equal(CALL(&g, vgpPing, .value = 1), 0); /* the worker has seen them */
     assert_true(vgb_send_fds(g.sock, &unmap, sizeof(unmap), NULL, 0, 0) >= 0);
     assert_int_equal(result_of(&g, 6, given, 200), -1);
     assert_int_equal(result_of(&g, 7, settled, 0), -1);
