@@ -51,10 +51,11 @@ extern "C" __global__ void copies(int *in, int *out)
     out[threadIdx.x] = buf[255 - threadIdx.x];
 }
 
-// A cluster of one block: its barrier in two halves, its memory by rank.
+// Clusters of one block: the barrier in two halves, the memory by rank.
 extern "C" __global__ void cluster(int *out)
 {
     auto c = cg::this_cluster();
+    out += blockIdx.x * 64;
     __shared__ int v[64];
     v[threadIdx.x] = threadIdx.x;
     c.sync();

@@ -51,7 +51,7 @@ static void bulk(void)
 
 static void cluster(void)
 {
-    int *out = tm_alloc(256);
+    int *out = tm_alloc(3 * 256);
     struct sg_fault f = {0};
     struct tk t;
     bool ok = true;
@@ -60,9 +60,9 @@ static void cluster(void)
         return;
     int r = tk_run(&t, 3, 64, &out, &f);
 
-    for (int i = 0; i < 64; i++)
-        ok &= out[i] == 63 - i + 1000 + (i != 5);
-    t_result("a cluster of one block", ok && !r, "%d %s", r, f.message);
+    for (int i = 0; i < 3 * 64; i++)
+        ok &= out[i] == 63 - i % 64 + 1000 + (i % 64 != 5);
+    t_result("clusters of one block", ok && !r, "%d %s", r, f.message);
     tk_close(&t);
 }
 
