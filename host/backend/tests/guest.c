@@ -265,6 +265,13 @@ int guest_vmm_release(struct guest *g, uint64_t handle)
     return guest_call(g, VGP_vgpMemRelease, &a, sizeof(a), NULL, NULL);
 }
 
+void guest_graph_new(struct guest *g, uint64_t graph)
+{
+    struct vgp_args_vgpGraphNew a = {.graph = graph};
+
+    guest_submit(g, VGP_vgpGraphNew, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+}
+
 int guest_graph_destroy(struct guest *g, uint64_t graph)
 {
     struct vgp_args_vgpGraphDestroy a = {.graph = graph};

@@ -49,6 +49,8 @@ int guest_vmm_release(struct guest *g, uint64_t handle);
 /* cuMemsetD8Async, see testprov.h. */
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream);
 
+/* vgpGraphNew: a graph with this handle, without a reply. */
+void guest_graph_new(struct guest *g, uint64_t graph);
 /* vgpGraphDestroy and vgpGraphInstantiate, with a reply: the result. */
 int guest_graph_destroy(struct guest *g, uint64_t graph);
 int guest_graph_instantiate(struct guest *g, uint64_t graph, uint64_t exec);

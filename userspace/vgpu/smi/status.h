@@ -25,8 +25,8 @@ struct smi_client {
 };
 
 #define SMI_LIMITS_MAX 32
-/* What --max-clients may be. A backend that was taken over says that it has more: each is work and memory for who asks,
- * and a series of its own wherever the metrics are kept. */
+/* Maximum of --max-clients. A backend that was taken over may report more: each costs the reader work and memory, and is a
+ * series of its own wherever metrics are kept. */
 #define SMI_CLIENTS_MAX 256u
 struct smi_backend {
     long pid;

@@ -22,13 +22,6 @@
 
 #define BODIES_MAX 256u /* of the call */
 
-static void new_graph(struct guest *g, uint64_t graph)
-{
-    struct vgp_args_vgpGraphNew a = {.graph = graph};
-
-    guest_submit(g, VGP_vgpGraphNew, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
-}
-
 static uint64_t new_condition(struct guest *g, uint64_t graph)
 {
     struct vgp_args_vgpGraphConditionalHandle a = {.graph = graph};
@@ -112,8 +105,8 @@ static void test_bodies(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(0));
-    new_graph(&g, GRAPH(1));
+    guest_graph_new(&g, GRAPH(0));
+    guest_graph_new(&g, GRAPH(1));
     post_condition(&g, GRAPH(0), NODE(0), new_condition(&g, GRAPH(0)), bodies, 3);
     has_bodies(&g, NODE(0), bodies, 3);
     for (uint32_t i = 0; i < 3; i++)
@@ -132,7 +125,7 @@ static void test_bodies(void **state)
     assert_int_equal(add_empty(&g, GRAPH(15), NODE(24)), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(add_empty(&g, more[0], NODE(25)), 0);
     /* Their places are free. */
-    new_graph(&g, again);
+    guest_graph_new(&g, again);
     assert_int_equal(guest_graph_destroy(&g, again), 0);
     not_told(&g);
     guest_close(&g);
@@ -151,7 +144,7 @@ static void test_end(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(0));
+    guest_graph_new(&g, GRAPH(0));
     condition = new_condition(&g, GRAPH(0));
     post_condition(&g, GRAPH(0), NODE(0), condition, bodies, 2);
     post_condition(&g, bodies[1], NODE(1), new_condition(&g, GRAPH(0)), &(uint64_t){GRAPH(12)}, 1);
@@ -177,16 +170,16 @@ static void test_order(void **state)
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
     connect_guest(&b, &other);
-    new_graph(&other, GRAPH(0));
-    new_graph(&other, GRAPH(50));
+    guest_graph_new(&other, GRAPH(0));
+    guest_graph_new(&other, GRAPH(50));
     foreign = new_condition(&other, GRAPH(0));
-    new_graph(&g, GRAPH(9));
+    guest_graph_new(&g, GRAPH(9));
     strange = new_condition(&g, GRAPH(9));
     for (uint32_t i = 0; i < 5; i++) {
         const uint64_t body = GRAPH(20 + i);
 
         if (i > 0)
-            new_graph(&g, GRAPH(i));
+            guest_graph_new(&g, GRAPH(i));
         /* 4: the other client's graph, which this one has none of */
         post_condition(&g, i == 4 ? GRAPH(50) : GRAPH(i), NODE(i),
                        i == 0   ? strange
@@ -222,7 +215,7 @@ static void test_failed_before(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(0));
+    guest_graph_new(&g, GRAPH(0));
     condition = new_condition(&g, GRAPH(0));
     guest_submit(&g, VGP_vgpGraphEventNode, VGP_NO_REPLY, &event, sizeof(event), NULL, 0);
     post_condition(&g, GRAPH(0), NODE(1), condition, bodies, 2);
@@ -253,7 +246,7 @@ static void test_room(void **state)
     assert_int_equal(broker_start(&b, extra), 0);
     connect_guest(&b, &g);
     for (uint32_t i = 0; i < GRAPHS; i++)
-        new_graph(&g, GRAPH(i));
+        guest_graph_new(&g, GRAPH(i));
     condition = new_condition(&g, GRAPH(0));
     post_condition(&g, GRAPH(0), NODE(0), condition, bodies, 8);
     failed(&g, CUDA_ERROR_OUT_OF_MEMORY);
@@ -264,7 +257,7 @@ static void test_room(void **state)
         assert_int_equal(guest_graph_destroy(&g, GRAPH(i)), 0);
     /* All handles but that of the context are free again. */
     for (uint32_t i = 0; i < HANDLES - 1; i++)
-        new_graph(&g, GRAPH(200 + i));
+        guest_graph_new(&g, GRAPH(200 + i));
     for (uint32_t i = 0; i < HANDLES - 1; i++)
         assert_int_equal(guest_graph_destroy(&g, GRAPH(200 + i)), 0);
     guest_close(&g);
@@ -366,13 +359,13 @@ static void test_malformed(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &other);
-    new_graph(&other, GRAPH(0));
+    guest_graph_new(&other, GRAPH(0));
     post_condition(&other, GRAPH(0), NODE(0), new_condition(&other, GRAPH(0)), bodies, 2);
     for (enum bad bad = 0; bad < BADS; bad++) {
         connect_guest(&b, &g);
-        new_graph(&g, GRAPH(0));
-        new_graph(&g, GRAPH(1));
-        new_graph(&g, GRAPH(2));
+        guest_graph_new(&g, GRAPH(0));
+        guest_graph_new(&g, GRAPH(1));
+        guest_graph_new(&g, GRAPH(2));
         assert_int_equal(guest_graph_destroy(&g, GRAPH(2)), 0);
         post_condition(&g, GRAPH(0), NODE(0), new_condition(&g, GRAPH(0)), bodies, 2);
         assert_int_equal(guest_graph_instantiate(&g, GRAPH(0), EXEC(1)), 0);
@@ -398,7 +391,7 @@ static void test_older(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, extra), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(0));
+    guest_graph_new(&g, GRAPH(0));
     post_condition(&g, GRAPH(0), NODE(0), new_condition(&g, GRAPH(0)), &body, 1);
     assert_true(guest_wait_dead(&g, 5000));
     guest_close(&g);

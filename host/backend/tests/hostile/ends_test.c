@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,6 +18,7 @@
 #include "proc.h"
 #include "testprov.h"
 #include "vgb_fd.h"
+#include "vgb_log.h"
 #include "vgp_calls.h"
 #include "vgp_sock.h"
 
@@ -70,14 +70,6 @@ static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
     r = guest_wait(g, slot, NULL, NULL, ms);
     g->seq = last + 1000;
     return r;
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 static void region(struct guest *g, uint32_t id)
@@ -162,12 +154,12 @@ static void test_work_of_ended_green(void **state)
     begin(&b, &g, NULL);
     region(&g, 1);
     make_green(&g, g.context);
-    const uint64_t since = now_ms();
+    const uint64_t since = vgb_now_ns();
     assert_int_equal(CALL(&g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = 500, .hStream = STREAM), 0);
     assert_int_equal(CALL(&g, vgpGreenCtxDestroy, .green = GREEN), 0);
-    assert_true(now_ms() - since < 500);
+    assert_true(vgb_now_ns() - since < 500000000u);
     assert_int_equal(CALL(&g, vgpRegionUnregister, .region = 1), 0);
-    assert_true(now_ms() - since >= 500);
+    assert_true(vgb_now_ns() - since >= 500000000u);
     end(&b, &g);
 }
 

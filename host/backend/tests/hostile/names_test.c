@@ -22,13 +22,6 @@
 #define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
 #define PROVIDER_NODES 256u /* testprov_graph.c: a graph has no more */
 
-static void post_graph(struct guest *g, uint64_t graph)
-{
-    struct vgp_args_vgpGraphNew a = {.graph = graph};
-
-    guest_submit(g, VGP_vgpGraphNew, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
-}
-
 static void send_node(struct guest *g, uint32_t op, uint32_t slot, uint64_t graph, uint64_t node,
                       uint64_t after)
 {
@@ -119,7 +112,7 @@ static void test_posted(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    post_graph(&g, GRAPH(1, 0));
+    guest_graph_new(&g, GRAPH(1, 0));
     post_node(&g, GRAPH(1, 0), NODE(1, 0), 0);
     post_node(&g, GRAPH(1, 0), NODE(1, 1), NODE(1, 0));
     assert_int_equal(add_node(&g, VGP_NODE_NAME, GRAPH(1, 0), NODE(1, 2), &named), 0);
@@ -134,7 +127,7 @@ static void test_posted(void **state)
     assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 0), EXEC(1)), 0);
     assert_int_equal(guest_graph_destroy(&g, GRAPH(1, 0)), 0);
     /* The names may be given again, in another generation. */
-    post_graph(&g, GRAPH(2, 0));
+    guest_graph_new(&g, GRAPH(2, 0));
     post_node(&g, GRAPH(2, 0), NODE(2, 0), 0);
     assert_int_equal(nodes_of(&g, GRAPH(2, 0), list), 1);
     assert_int_equal(list[0], NODE(2, 0));
@@ -156,7 +149,7 @@ static void test_failed(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    post_graph(&g, GRAPH(1, 0));
+    guest_graph_new(&g, GRAPH(1, 0));
     for (uint32_t i = 0; i <= PROVIDER_NODES; i++)
         post_node(&g, GRAPH(1, 0), NODE(1, i), 0);
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_OUT_OF_MEMORY);
@@ -169,7 +162,7 @@ static void test_failed(void **state)
     assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 0), EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(guest_graph_destroy(&g, GRAPH(1, 0)), 0);
     /* Another graph has nothing to do with it. */
-    post_graph(&g, GRAPH(1, 1));
+    guest_graph_new(&g, GRAPH(1, 1));
     post_node(&g, GRAPH(1, 1), NODE(2, 0), 0);
     assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 1), EXEC(1)), 0);
     guest_close(&g);
@@ -186,7 +179,7 @@ static void test_foreign(void **state)
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
     for (uint32_t i = 0; i < 5; i++)
-        post_graph(&g, GRAPH(1, i));
+        guest_graph_new(&g, GRAPH(1, i));
     post_node(&g, GRAPH(1, 0), NODE(1, 0), 0);
     post_node(&g, GRAPH(1, 1), NODE(1, 1), NODE(1, 0)); /* after a node of another graph */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
@@ -249,13 +242,13 @@ static void send_bad(struct guest *g, int what)
         guest_submit(g, VGP_vgpGraphEmptyNode, VGP_NO_REPLY, &set, sizeof(set), NULL, 0);
         break;
     case 11: /* a graph twice */
-        post_graph(g, GRAPH(1, 0));
+        guest_graph_new(g, GRAPH(1, 0));
         break;
     case 12: /* by an index that the worker mints */
-        post_graph(g, VGP_HANDLE(VGP_H_GRAPH, 1, 1));
+        guest_graph_new(g, VGP_HANDLE(VGP_H_GRAPH, 1, 1));
         break;
     default: /* by a name that is a node's */
-        post_graph(g, NODE(1, 9));
+        guest_graph_new(g, NODE(1, 9));
         break;
     }
 }
@@ -269,10 +262,10 @@ static void test_malformed(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &other);
-    post_graph(&other, GRAPH(1, 0));
+    guest_graph_new(&other, GRAPH(1, 0));
     for (int i = 0; i < 14; i++) {
         connect_guest(&b, &g);
-        post_graph(&g, GRAPH(1, 0));
+        guest_graph_new(&g, GRAPH(1, 0));
         post_node(&g, GRAPH(1, 0), NODE(1, 0), 0);
         post_node(&g, GRAPH(1, 0), NODE(1, 1), 0);
         post_end(&g, NODE(1, 1));
@@ -304,7 +297,7 @@ static void test_older(void **state)
         assert_int_equal(guest_call(&g, VGP_vgpGraphCreate, &a, sizeof(a), &p, NULL), 0);
         memcpy(&n, p, sizeof(n));
         if (i == 0)
-            post_graph(&g, GRAPH(1, 0));
+            guest_graph_new(&g, GRAPH(1, 0));
         else
             post_node(&g, n, NODE(1, 0), 0);
         assert_true(guest_wait_dead(&g, 5000));
@@ -337,7 +330,7 @@ static void test_capture(void **state)
     connect_guest(&b, &g);
     assert_int_equal(guest_call(&g, VGP_cuStreamCreate, &stream, sizeof(stream), NULL, NULL), 0);
     for (uint32_t i = 0; i < 2; i++) {
-        post_graph(&g, GRAPH(1, i));
+        guest_graph_new(&g, GRAPH(1, i));
         post_node(&g, GRAPH(1, i), nodes[i], 0);
     }
     assert_int_equal(guest_call(&g, VGP_vgpStreamBeginCapture, &begin, sizeof(begin), NULL, NULL), 0);

@@ -39,13 +39,6 @@ static void submit(struct guest *g, uint16_t call, const void *args, uint32_t si
 #define SUBMIT(g, call, ...) \
     submit(g, VGP_##call, &(struct vgp_args_##call){__VA_ARGS__}, sizeof(struct vgp_args_##call))
 
-static void new_graph(struct guest *g, uint64_t graph)
-{
-    struct vgp_args_vgpGraphNew a = {.graph = graph};
-
-    guest_submit(g, VGP_vgpGraphNew, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
-}
-
 /* A node that names what there is: by a context, an event, a graph. */
 static void post_memset(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
 {
@@ -164,16 +157,16 @@ static void test_named(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(99));
+    guest_graph_new(&g, GRAPH(99));
     for (uint32_t i = 0; i < KINDS; i++) {
         const struct kind *k = &kinds[i];
 
         if (!k->names)
             continue;
-        new_graph(&g, GRAPH(2 * i));
+        guest_graph_new(&g, GRAPH(2 * i));
         k->post(&g, GRAPH(2 * i), NODE(2 * i), VGP_HANDLE(k->names, 1, 700));
         failed(&g, k, GRAPH(2 * i), k->none);
-        new_graph(&g, GRAPH(2 * i + 1));
+        guest_graph_new(&g, GRAPH(2 * i + 1));
         k->post(&g, GRAPH(2 * i + 1), NODE(2 * i + 1), VGP_HANDLE(VGP_H_STREAM, 1, 1));
         failed(&g, k, GRAPH(2 * i + 1), k->none);
     }
@@ -192,14 +185,14 @@ static void test_place(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(99));
+    guest_graph_new(&g, GRAPH(99));
     SUBMIT(&g, vgpGraphEmptyNode, PLACE(GRAPH(99), NODE(99)));
     for (uint32_t i = 0; i < KINDS; i++) {
         const struct kind *k = &kinds[i];
         const uint64_t places[] = {GRAPH(2 * i), GRAPH(2 * i + 1), NODE(99)};
         uint64_t named = k->names == VGP_H_CONTEXT ? g.context : k->names == VGP_H_GRAPH ? GRAPH(99) : 0;
 
-        new_graph(&g, GRAPH(2 * i + 1));
+        guest_graph_new(&g, GRAPH(2 * i + 1));
         assert_int_equal(guest_graph_destroy(&g, GRAPH(2 * i + 1)), 0);
         for (uint32_t n = 0; n < 3; n++) {
             uint64_t got = 0;
@@ -212,7 +205,7 @@ static void test_place(void **state)
             assert_true(guest_notification(&g, VGP_NOTIFY_GRAPH_FAILED, &got, NULL, 5000));
             assert_int_equal(got, (uint64_t)k->call << 32 | CUDA_ERROR_INVALID_VALUE);
         }
-        new_graph(&g, GRAPH(2 * i)); /* which has none of it */
+        guest_graph_new(&g, GRAPH(2 * i)); /* which has none of it */
         assert_int_equal(guest_graph_instantiate(&g, GRAPH(2 * i), EXEC(1 + i)), 0);
     }
     assert_int_equal(guest_graph_instantiate(&g, GRAPH(99), EXEC(99)), 0);
@@ -232,7 +225,7 @@ static void test_host(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
-    new_graph(&g, GRAPH(0));
+    guest_graph_new(&g, GRAPH(0));
     for (uint32_t i = 0; i < ROOM + 2; i++) {
         if (i % 2)
             SUBMIT(&g, vgpGraphExtSemNode, PLACE(GRAPH(0), NODE(i)), .what = VGP_EXTSEM_SIGNAL,
@@ -266,7 +259,7 @@ static void test_child(void **state)
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
     for (uint32_t i = 0; i < 4; i++)
-        new_graph(&g, GRAPH(i));
+        guest_graph_new(&g, GRAPH(i));
     post_event(&g, GRAPH(0), NODE(0), 0); /* fails */
     post_child(&g, GRAPH(1), NODE(1), GRAPH(0));
     post_child(&g, GRAPH(2), NODE(2), GRAPH(3));
@@ -293,7 +286,7 @@ static void test_provider(void **state)
     for (uint32_t i = 0; i < KINDS; i++) {
         if (kinds[i].refused == CUDA_SUCCESS)
             continue;
-        new_graph(&g, GRAPH(i));
+        guest_graph_new(&g, GRAPH(i));
         kinds[i].post(&g, GRAPH(i), NODE(i), kinds[i].names == VGP_H_CONTEXT ? g.context : 0);
         failed(&g, &kinds[i], GRAPH(i), kinds[i].refused);
     }
@@ -312,11 +305,11 @@ static void test_malformed(void **state)
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &other);
-    new_graph(&other, GRAPH(0));
+    guest_graph_new(&other, GRAPH(0));
     for (uint32_t i = 0; i < KINDS; i++) {
         for (uint32_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
             connect_guest(&b, &g);
-            new_graph(&g, GRAPH(0));
+            guest_graph_new(&g, GRAPH(0));
             SUBMIT(&g, vgpGraphEmptyNode, PLACE(GRAPH(0), NODE(0)));
             kinds[i].post(&g, GRAPH(0), names[n], kinds[i].names == VGP_H_CONTEXT ? g.context : 0);
             assert_true(guest_wait_dead(&g, 5000));
@@ -340,7 +333,7 @@ static void test_operations(void **state)
     assert_int_equal(broker_start(&b, NULL), 0);
     for (uint32_t i = 0; i < 4; i++) {
         connect_guest(&b, &g);
-        new_graph(&g, GRAPH(0));
+        guest_graph_new(&g, GRAPH(0));
         if (i < 3)
             SUBMIT(&g, vgpGraphExtSemNode, PLACE(GRAPH(0), NODE(0)), .what = i ? VGP_EXTSEM_WAIT + i : 0,
                    .cookie = 1);
