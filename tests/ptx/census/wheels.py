@@ -91,16 +91,16 @@ def fat_binaries(file):
 
 
 def libraries(file, name):
-    """(name, file-like object) of each library in a wheel, or of `file` itself."""
+    """A file-like object for each library in a wheel; or `file` itself."""
     if not name.endswith('.whl'):
-        yield name, file
+        yield file
         return
     wheel = zipfile.ZipFile(file)
     for entry in wheel.infolist():
         base = entry.filename.rsplit('/', 1)[-1]
         if '.so' in base or '.fatbin' in base or '.' not in base and entry.external_attr >> 16 & 0o111:
             with wheel.open(entry) as f:
-                yield base, f
+                yield f
 
 
 def runs(fat, cc):
@@ -125,7 +125,7 @@ def architectures(fats, kind):
 def survey(file, name):
     """Fat binaries by what they contain, of all libraries together."""
     fats = collections.Counter()
-    for _, f in libraries(file, name):
+    for f in libraries(file, name):
         fats.update(fat_binaries(f))
     return fats
 
