@@ -23,6 +23,30 @@ CUresult cua_device_luid(bool known, const char *luid, const unsigned *mask, con
     return no("locally unique identifiers exist on Windows only", why);
 }
 
+/* The order of driver 580, which also answers so where the attributes' library is missing. */
+CUresult cua_device_nvscisync(bool known, const void *list, int flags, const char **why)
+{
+    if (!list)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!known)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!flags || flags & ~(CUDA_NVSCISYNC_ATTR_SIGNAL | CUDA_NVSCISYNC_ATTR_WAIT))
+        return CUDA_ERROR_INVALID_VALUE;
+    return no("no NvSciSync, which is a library of other platforms", why);
+}
+
+CUresult cua_library_tables(unsigned n, const CUlibraryOption *options, void *const *values)
+{
+    for (unsigned i = 0; values && i < n; i++) {
+        const CUlibraryHostUniversalFunctionAndDataTable *table = values[i];
+
+        if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE && table &&
+            !table->functionWindowSize && !table->dataWindowSize)
+            return CUDA_ERROR_INVALID_IMAGE;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope,
                                const char **why)
 {

@@ -12,6 +12,12 @@
 
 /* known: the device exists. */
 CUresult cua_device_luid(bool known, const char *luid, const unsigned *mask, const char **why);
+CUresult cua_device_nvscisync(bool known, const void *list, int flags, const char **why);
+/*
+ * Library options that bring a table of unified functions and data with neither: INVALID_IMAGE, after all other checks
+ * (driver 580). Some programs pass options without values, or with NULL, which is no table.
+ */
+CUresult cua_library_tables(unsigned n, const CUlibraryOption *options, void *const *values);
 CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope,
                                const char **why);
 CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags,

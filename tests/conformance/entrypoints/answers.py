@@ -5,6 +5,7 @@
 usage: answers.py write WALK CC INCLUDE_DIR > answers.tsv     from the list of the software GPU alone
        answers.py check WALK ANSWERS [--manual]               WALK: of the software GPU, or of a GPU's driver
        answers.py driver WALK > driver-580.tsv                from the list of a GPU's driver
+       answers.py differ ANSWERS DRIVER KEPT                  where the table and driver-580.tsv differ, and why
 
 A line of the table: entry point, phase, result, bytes written, source, and the labels of all calls that were
 answered so. Variants for the per-thread default stream that answer as the others do have no lines of their own.
@@ -12,6 +13,7 @@ Sources: `probed`, what NVIDIA's driver was seen to answer (driver-580.tsv: 580.
 hundred entry points; or a public report); `manual`, what the comments of cuda.h say of that fault; `guess`, the
 software GPU's answer where neither is known. check prints each call that is
 answered differently, with the source; the last line is "answers: N passed, M failed". --manual leaves guesses out.
+differ fails where driver-580-kept.tsv gives no reason for a difference, and where its reason covers none.
 """
 import collections
 import os
@@ -56,8 +58,7 @@ PROBED = {
 #   nothing copied   copies of no byte succeed, whatever the other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
 #                    guess for the other copies of rows, arrays, volumes. A context that is NULL is the current one: probed
 #                    for the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
-#   Not followed, though probed: what the driver reads of handles that have ended or are of another kind (results of
-#   chance, or crashes), lengths below 0, and a link without inputs, which NVIDIA's driver is not asked to complete.
+#   Not followed, though probed: driver-580-kept.tsv, with the reasons.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
@@ -235,6 +236,47 @@ def check(calls, table, manual):
     return failed + len(missing) != 0
 
 
+def read_kept(path):
+    """rows of call, phase, labels, result, reason; * stands for any phase or label"""
+    kept = []
+    with open(path, encoding='utf-8') as f:
+        for line in f:
+            if not line.startswith('#'):
+                kept.append(line.rstrip('\n').split('\t'))
+    return kept
+
+
+def differ(table, driver, kept):
+    named = {k[0] for k in table}
+    same = differs = crashes = failed = 0
+    covered = collections.Counter()
+    for key, (theirs, _) in driver.items():
+        where = key if key[0] in named else (base(key[0]), *key[1:])
+        ours, _ = table.get(where, (('no line', 'nothing'), 'guess'))
+        if ours == theirs:
+            same += 1
+            continue
+        if theirs[0].startswith('signal'):
+            crashes += 1
+            continue
+        differs += 1
+        short = theirs[0].removeprefix(SHORT).removeprefix('CUDA_')
+        rows = [i for i, r in enumerate(kept) if r[0] == key[0] and r[1] in (key[1], '*') and r[3] == short and
+                {key[2], '*'} & set(r[2].split('; '))]
+        covered.update(rows)
+        if not rows:
+            failed += 1
+            print(f'FAIL: {key[0]} {key[1]} ({key[2]}): {ours[0]}, wrote {ours[1]}; the driver: {theirs[0]}, {theirs[1]}')
+    for i, row in enumerate(kept):
+        if not covered[i]:
+            failed += 1
+            print(f'FAIL: {row[0]} {row[1]} ({row[2]}): no difference any more ({row[4]})')
+    print(f'driver 580: {same} answers are the same, {differs} differ, '
+          f'{crashes} are crashes of the driver')
+    print(f'differ: {same + differs - failed} passed, {failed} failed')
+    return failed != 0
+
+
 def main(argv):
     if len(argv) == 5 and argv[1] == 'write':
         write(load(argv[2]), argv[3], argv[4])
@@ -242,6 +284,8 @@ def main(argv):
     if len(argv) == 3 and argv[1] == 'driver':
         write_driver(load(argv[2]))
         return 0
+    if len(argv) == 5 and argv[1] == 'differ':
+        return differ(read(argv[2]), read(argv[3]), read_kept(argv[4]))
     if len(argv) in (4, 5) and argv[1] == 'check' and argv[4:] in ([], ['--manual']):
         return check(load(argv[2]), read(argv[3]), bool(argv[4:]))
     sys.exit(__doc__)

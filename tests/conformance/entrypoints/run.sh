@@ -101,6 +101,15 @@ if [ -e "$soft/libcuda.so.1" ]; then
         [ $? -eq 1 ] && [ "$(grep -c '^FAIL: cuMemAlloc_v2 context' "$out/answers.broken")" = 1 ]
         ok "another answer is noticed: $change" $?
     done
+    # ... and those of NVIDIA's driver, but for the differences whose reasons are kept.
+    "$PYTHON" "$here/answers.py" differ "$here/answers.tsv" "$here/driver-580.tsv" "$here/driver-580-kept.tsv"
+    ok "the answers are those of driver 580, or differ for a reason" $?
+    for change in '/^cuMemAlloc_v2\tcontext/s/INVALID_VALUE/NOT_FOUND/' 's/^cuCtxGetId\tcontext\tINVALID_CONTEXT\(.*ctx=another kind\)/cuCtxGetId\tcontext\tCONTEXT_IS_DESTROYED\1/'; do
+        sed "$change" "$here/answers.tsv" >"$out/answers.other"
+        "$PYTHON" "$here/answers.py" differ "$out/answers.other" "$here/driver-580.tsv" "$here/driver-580-kept.tsv" >"$out/differ.other"
+        [ $? -eq 1 ] && grep -q '^FAIL: cu\(MemAlloc_v2\|CtxGetId\) context' "$out/differ.other"
+        ok "a difference without a reason, or a reason without a difference, is noticed: $change" $?
+    done
 else
     not_run "walk on the provider alone" "$soft/libcuda.so.1 is not built"
 fi

@@ -84,7 +84,7 @@ static const struct {
 } silent[] = {
     {"cuModuleLoad", CUDA_ERROR_INVALID_IMAGE}, /* listed with cuModuleLoadData */
     {"cuModuleLoad", CUDA_ERROR_NO_BINARY_FOR_GPU},
-    {"cuLibraryLoadFromFile", CUDA_ERROR_INVALID_IMAGE},
+    {"cuLibraryLoad", CUDA_ERROR_INVALID_IMAGE},
     {"cuLibraryLoadFromFile", CUDA_ERROR_FILE_NOT_FOUND},
     {"cuMemGetMemPool", CUDA_ERROR_NOT_SUPPORTED}, /* a location that is none */
     {"cuMemSetMemPool", CUDA_ERROR_NOT_SUPPORTED},

@@ -170,6 +170,8 @@ CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
         res = path == NULL || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES
                   ? CUDA_ERROR_INVALID_VALUE
                   : vcu_file_read("cuLinkAddFile", path, &text, &size);
+    if (res == CUDA_ERROR_FILE_NOT_FOUND && type == CU_JIT_INPUT_CUBIN)
+        res = CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of a missing cubin */
     if (res == CUDA_SUCCESS) {
         res = link_add(state, l, type, text, size, path, numOptions, options, optionValues);
         free(text);

@@ -224,7 +224,6 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
     if (library == NULL || code == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_check_init();
-    (void)libraryOptionValues; /* cublasLt passes options without values */
     if (res != CUDA_SUCCESS)
         return res;
     if (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL))
@@ -235,7 +234,11 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
     res = vcu_jit_parse("cuLibraryLoadData", &jit, numJitOptions, jitOptions, jitOptionsValues);
     if (res != CUDA_SUCCESS)
         return res;
-    res = module_load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &jit, &handle);
+    res = cua_library_tables(numLibraryOptions, libraryOptions, libraryOptionValues);
+    if (res == CUDA_SUCCESS)
+        res = module_load(VGP_H_LIBRARY, "cuLibraryLoadData", code, 0, &jit, &handle);
+    else
+        vcu_jit_done(&jit);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;
     return res;
@@ -254,7 +257,6 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
     if (library == NULL || fileName == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_check_init();
-    (void)libraryOptionValues;
     if (res != CUDA_SUCCESS)
         return res;
     if (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL))
@@ -266,7 +268,11 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
         return res;
     res = check_library_options(numLibraryOptions, libraryOptions); /* after the file (driver 580) */
     if (res == CUDA_SUCCESS)
+        res = cua_library_tables(numLibraryOptions, libraryOptions, libraryOptionValues);
+    if (res == CUDA_SUCCESS)
         res = module_load(VGP_H_LIBRARY, "cuLibraryLoadFromFile", text, size, &jit, &handle);
+    else
+        vcu_jit_done(&jit);
     free(text);
     if (res == CUDA_SUCCESS)
         *library = (CUlibrary)(uintptr_t)handle;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "lib/driver/driver.h"
 
 CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
                                    void **jitOptionsValues, unsigned int numJitOptions,
@@ -14,7 +15,6 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     struct sg_jit jit;
     CUresult r;
 
-    (void)libraryOptionValues; /* BINARY_IS_PRESERVED comes with NULL values from cublasLt */
     if (!library || !code)
         return CUDA_ERROR_INVALID_VALUE;
     SG_INIT();
@@ -27,7 +27,9 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     r = sg_jit_parse(numJitOptions, jitOptions, jitOptionsValues, &jit);
     if (r != CUDA_SUCCESS)
         return r;
-    r = sg_lib_new(code, &jit, &lib);
+    r = cua_library_tables(numLibraryOptions, libraryOptions, libraryOptionValues);
+    if (r == CUDA_SUCCESS)
+        r = sg_lib_new(code, &jit, &lib);
     sg_jit_done(&jit);
     if (r != CUDA_SUCCESS)
         return r;

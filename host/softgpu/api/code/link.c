@@ -191,8 +191,11 @@ static CUresult add(struct sg_link *l, CUjitInputType type, const void *data, si
     struct sg_image img = {0};
     CUresult r;
 
-    if (type == CU_JIT_INPUT_CUBIN)
+    if (type == CU_JIT_INPUT_CUBIN) {
+        if (size < 4 || memcmp(data, "\177ELF", 4)) /* driver 580: not INVALID_IMAGE */
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: input is no cubin");
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: input is SASS, not PTX");
+    }
     if (type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY)
         return add_objects(l, type == CU_JIT_INPUT_LIBRARY, data, size, name);
     if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
@@ -237,6 +240,8 @@ CUresult sgd_cuLinkAddFile_v2(struct sg_link *l, CUjitInputType type, const char
 
     if (r == CUDA_SUCCESS)
         r = sg_file_read(path, &data, &size);
+    if (r == CUDA_ERROR_FILE_NOT_FOUND && type == CU_JIT_INPUT_CUBIN)
+        return CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of a missing cubin */
     if (r != CUDA_SUCCESS)
         return r;
     r = add(l, type, data, size, path);

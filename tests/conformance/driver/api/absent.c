@@ -25,6 +25,20 @@ CASE(absent_luid, CF_CTX)
     RC("linux", cuDeviceGetLuid(luid, &mask, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
+/* The first three as driver 580 answers them on an H200. */
+CASE(absent_nvscisync, CF_CTX)
+{
+    char list[64] = {0};
+
+    RC("null", cuDeviceGetNvSciSyncAttributes(NULL, 0, CUDA_NVSCISYNC_ATTR_SIGNAL),
+       CUDA_ERROR_INVALID_HANDLE);
+    RC("device", cuDeviceGetNvSciSyncAttributes(list, 99, 0), CUDA_ERROR_INVALID_DEVICE);
+    RC("flags", cuDeviceGetNvSciSyncAttributes(list, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a driver may read the list */
+        RC("linux", cuDeviceGetNvSciSyncAttributes(list, 0, CUDA_NVSCISYNC_ATTR_WAIT),
+           CUDA_ERROR_NOT_SUPPORTED);
+}
+
 CASE(absent_features, CF_CTX)
 {
     CUDA_LAUNCH_PARAMS launch = {.function = cf_func("k_nop"),

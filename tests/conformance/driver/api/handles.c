@@ -148,7 +148,6 @@ CASE(not_supported, CF_CTX | CF_UB)
         "cuGraphicsUnregisterResource",
         "cuGraphicsSubResourceGetMappedArray",
         "cuGraphicsResourceGetMappedMipmappedArray",
-        "cuDeviceGetNvSciSyncAttributes",
     };
     typedef CUresult(CUDAAPI * any)(void *, void *, void *, void *, void *, void *, void *, void *, void *,
                                     void *, void *, void *);

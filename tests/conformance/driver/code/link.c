@@ -123,6 +123,11 @@ CASE(link_arguments, CF_CTX)
     RC("file_null", cuLinkAddFile(l, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("file_none", cuLinkAddFile(l, CU_JIT_INPUT_PTX, "/nowhere/at/all", 0, NULL, NULL),
        CUDA_ERROR_FILE_NOT_FOUND);
+    /* As driver 580 answers on an H200: nothing that is a cubin. */
+    RC("file_cubin_none", cuLinkAddFile(l, CU_JIT_INPUT_CUBIN, "/nowhere/at/all", 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    RC("add_no_cubin", cuLinkAddData(l, CU_JIT_INPUT_CUBIN, wrong, sizeof(wrong), "x", 0, NULL, NULL),
+       CUDA_ERROR_INVALID_VALUE);
     int fd = mkstemp(path);
     cf_need_true("file", fd >= 0 && write(fd, cf_ptx, n) == (ssize_t)n);
     close(fd);

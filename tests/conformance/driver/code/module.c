@@ -341,6 +341,12 @@ CASE(library, CF_CTX)
     uint32_t words = 64, from = 5;
     void *params[] = {&out, &words, &from};
 
+    /* As driver 580 answers on an H200: a table of neither functions nor data. */
+    CUlibraryHostUniversalFunctionAndDataTable table = {0};
+    CUlibraryOption option = CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE;
+    void *value = &table;
+    RC("table_empty", cuLibraryLoadData(&lib, cf_ptx, NULL, NULL, 0, &option, &value, 1),
+       CUDA_ERROR_INVALID_IMAGE);
     OK("load", cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
     OK("kernel", cuLibraryGetKernel(&k, lib, "k_fill"));
     RC("kernel_unknown", cuLibraryGetKernel(&k, lib, "nothing"), CUDA_ERROR_NOT_FOUND);
