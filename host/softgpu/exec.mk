@@ -79,6 +79,8 @@ SG_EXEC_C := \
 	ptx/select/graph.c \
 	ptx/select/integer.c \
 	ptx/select/mbarrier.c \
+	ptx/select/move.c \
+	ptx/select/space.c \
 	ptx/select/memory.c \
 	ptx/select/mma.c \
 	ptx/select/pair.c \

@@ -27,12 +27,12 @@ static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint
     return sg_scope_define(d, x->name, x->name_len, kind, index);
 }
 
-/* .reg .v2 .u32 %v; GCC writes it: %v.x and %v.y are registers, %v alone is {%v.x, %v.y}. */
+/* .reg .v2 .u32 %v; GCC writes it: %v.x and %v.y are registers, %v alone is {%v.x, %v.y}. ptxas has %v.z, too. */
 static int declare_vector(struct sg_dec *d, const struct sg_decl *x)
 {
     struct sg_range v = {.count = x->vec, .first = d->nvregs, .type = (uint8_t)x->v.type};
 
-    for (uint32_t i = 0; i < x->vec; i++)
+    for (uint32_t i = 0; i < (x->vec > 4 ? x->vec : 4); i++)
         sg_new_vreg(d, x->v.type, false);
     if (d->err || !sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
         return d->err ? d->err : sg_dec_nomem(d);

@@ -151,7 +151,6 @@ static void lex_number(struct sg_lex *l)
     const char *p = l->p, *q;
     int radix = 10;
     uint64_t v = 0;
-    bool over = false;
 
     if (*p == '0' && l->end - p > 1) {
         char c = p[1];
@@ -179,11 +178,10 @@ static void lex_number(struct sg_lex *l)
         }
     }
     for (q = p; q < l->end && digit_of(*q) < radix; q++)
-        over |= __builtin_mul_overflow(v, (unsigned)radix, &v) ||
-                __builtin_add_overflow(v, (unsigned)digit_of(*q), &v);
-    if (q == p || over) {
+        v = v * (unsigned)radix + (unsigned)digit_of(*q); /* of a longer number the low 64 bits, as ptxas */
+    if (q == p) {
         l->tok.kind = SG_T_BAD;
-        l->p = over ? q : l->p + 1; /* none of these digits begins a token of its own */
+        l->p++;
         return;
     }
     if (q < l->end && *q == 'U')

@@ -71,6 +71,16 @@ static const struct {
 /* A special register by its full name; -1: none such. */
 static int find_sreg(const char *s, uint32_t len)
 {
+    static const char colours[] = "rgba";
+    const char *colour = len > 2 && s[len - 2] == '.' ? strchr(colours, s[len - 1]) : NULL;
+
+    if (colour && *colour) { /* %tid.r is %tid.x */
+        char name[48];
+
+        memcpy(name, s, len);
+        name[len - 1] = "xyzw"[colour - colours];
+        return find_sreg(name, len);
+    }
     for (size_t i = 0; i < sizeof(sregs) / sizeof(sregs[0]); i++)
         if (strlen(sregs[i].name) == len && !memcmp(sregs[i].name, s, len))
             return sregs[i].sr;
@@ -162,8 +172,6 @@ static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, str
     if (c && *c) {
         const uint32_t i = (uint32_t)(c - names) % 4;
 
-        if (i >= v->count)
-            return sg_dec_syntax(d, "'.%c': the vector has %u elements", *c, v->count);
         o->kind = SG_O_REG;
         o->v = v->first + i;
         sg_lex_next(&d->l);

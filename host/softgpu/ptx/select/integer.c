@@ -463,103 +463,6 @@ static int emit_slct(struct sg_dec *d)
     return d->err;
 }
 
-/* ---- move ---- */
-
-/* mov.b64 {a, b}, x; and back */
-static int emit_pack(struct sg_dec *d, enum sg_type t)
-{
-    bool unpack = d->ops[0].kind == SG_O_VEC;
-    const struct sg_opnd *v = &d->ops[unpack ? 0 : 1];
-    uint32_t size = sg_type_size(t), f[5] = {NONE, NONE, NONE, NONE, NONE}, esize;
-    enum sg_type te;
-    char op[40];
-
-    if (v->nel != 2 && v->nel != 4)
-        return sg_dec_syntax(d, "mov: 2 or 4 elements expected");
-    esize = size / v->nel;
-    te = esize == 1 ? SG_TY_B8 : esize == 2 ? SG_TY_B16 : SG_TY_B32;
-    if (!esize || esize > 4 || size > 8)
-        return sg_dec_refuse(d, NULL);
-    snprintf(op, sizeof(op), "mov.%s.%ux%u", unpack ? "unpack" : "pack", v->nel, esize * 8);
-    if (unpack) {
-        /* d b c e are written, a is read */
-        f[1] = sg_src(d, 1, t);
-        f[0] = sg_dst_el(d, &v->el[0], te);
-        f[2] = sg_dst_el(d, &v->el[1], te);
-        if (v->nel == 4) {
-            f[3] = sg_dst_el(d, &v->el[2], te);
-            f[4] = sg_dst_el(d, &v->el[3], te);
-        }
-        sg_emit_x(d, op, f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
-        return d->err;
-    }
-    for (uint32_t i = 0; i < v->nel; i++)
-        f[i + 1] = sg_src_el(d, &v->el[i], te);
-    f[0] = sg_dst(d, 0, t);
-    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
-    return d->err;
-}
-
-/* mov.b128 d, a; d, {low, high}; {low, high}, a */
-static int emit_mov128(struct sg_dec *d)
-{
-    struct sg_opel to[2], from[2];
-    uint32_t x[2];
-
-    if (sg_halves128(d, 0, to) || sg_halves128(d, 1, from))
-        return d->err;
-    for (int k = 0; k < 2; k++)
-        x[k] = sg_src_el(d, &from[k], SG_TY_B64);
-    for (int k = 0; k < 2; k++)
-        sg_emit(d, "mov.b64", sg_dst_el(d, &to[k], SG_TY_B64), x[k], NONE, NONE);
-    return d->err;
-}
-
-/* mov.v2.u32 v, {a, b}; element by element, all read before any is written. */
-static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
-{
-    const struct sg_opnd *to = &d->ops[0], *from = &d->ops[1];
-    const uint32_t n = sg_mod(d, "v2") ? 2 : 4;
-    uint32_t x[4];
-    char op[32];
-
-    if (to->kind != SG_O_VEC || from->kind != SG_O_VEC || to->nel != n || from->nel != n)
-        return sg_dec_syntax(d, "mov: two vectors of %u elements expected", n);
-    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sg_opel *e = &from->el[i];
-
-        x[i] = sg_src_el(d, e, t);
-        for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
-            if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v) { /* elements change places */
-                x[i] = sg_temp(d, t);
-                sg_emit(d, op, x[i], e->v, NONE, NONE);
-                break;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < n; i++)
-        sg_emit(d, op, sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
-    return d->err;
-}
-
-static int emit_mov(struct sg_dec *d)
-{
-    enum sg_type t = sg_ty(d, 0);
-    char op[32];
-
-    if (need_type(d))
-        return d->err;
-    if (t == SG_TY_B128)
-        return emit_mov128(d);
-    if (sg_mod(d, "v2") || sg_mod(d, "v4"))
-        return emit_mov_elements(d, t);
-    if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
-        return emit_pack(d, t);
-    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
-    return sg_op1(d, op, t, t);
-}
-
 const struct sg_family sg_families_int[] = {
     {"add", emit_addsub, 3, 3, 0},  {"sub", emit_addsub, 3, 3, 0},  {"addc", emit_addsub, 3, 3, 0},
     {"subc", emit_addsub, 3, 3, 0}, {"mul", emit_mul, 3, 3, 0},     {"mul24", emit_mul, 3, 3, 0},
@@ -574,6 +477,6 @@ const struct sg_family sg_families_int[] = {
     {"prmt", emit_prmt, 4, 4, 0},   {"lop3", emit_lop3, 5, 6, 0},   {"fns", emit_fns, 4, 4, 0},
     {"bmsk", emit_bmsk, 3, 3, 0},   {"szext", emit_szext, 3, 3, 0}, {"dp4a", emit_dp, 4, 4, 0},
     {"dp2a", emit_dp, 4, 4, 0},     {"setp", emit_setp, 3, 4, 0},   {"set", emit_set, 3, 4, 0},
-    {"selp", emit_selp, 4, 4, 0},   {"slct", emit_slct, 4, 4, 0},   {"mov", emit_mov, 2, 2, 0},
+    {"selp", emit_selp, 4, 4, 0},   {"slct", emit_slct, 4, 4, 0},   {"mov", sg_emit_mov, 2, 2, 0},
     {NULL, NULL, 0, 0, 0},
 };

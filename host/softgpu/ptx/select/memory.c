@@ -124,6 +124,10 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
         else
             sg_emit(d, "narrow.address", x->op, o.v, NONE, NONE);
         x->off = 0;
+    } else if (!x->narrow && sg_type_size((enum sg_type)d->vregs[o.v].type) < 4) {
+        x->op = sg_temp(d, SG_TY_U64); /* as ptxas, which takes 8 and 16 bits, and no 32 */
+        sg_emit(d, sg_type_size((enum sg_type)d->vregs[o.v].type) == 1 ? "cvt.u64.u8" : "cvt.u64.u16", x->op, o.v, NONE,
+                NONE);
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
         return sg_dec_syntax(d, "%s: an address of this space has 64 bits", d->oc.full);
     }
@@ -423,44 +427,6 @@ int sg_emit_atom(struct sg_dec *d)
     return d->err;
 }
 
-static int emit_cvta(struct sg_dec *d)
-{
-    bool to = sg_mod(d, "to");
-    enum sg_space sp = sg_take_space(d);
-    enum sg_type t = sg_ty(d, 0);
-    uint64_t win;
-    uint32_t a, dst;
-
-    if (t != SG_TY_U64)
-        return sg_dec_refuse(d, NULL);
-    win = sp == SG_SP_SHARED ? sg_win.shared : sp == SG_SP_LOCAL ? sg_win.local : 0;
-    if (d->ops[1].kind == SG_O_SYM && d->ops[1].symkind == SG_K_LOCAL && sp == SG_SP_PARAM)
-        win = sg_win.local; /* a parameter of a function lies in local memory */
-    a = sg_src(d, 1, t);
-    dst = sg_dst(d, 0, t);
-    if (!win)
-        sg_emit(d, "mov.b64", dst, a, NONE, NONE);
-    else
-        sg_emit(d, to ? "sub.b64" : "add.b64", dst, a, sg_const64(d, win), NONE);
-    return d->err;
-}
-
-static int emit_isspacep(struct sg_dec *d)
-{
-    const bool cluster = sg_mod(d, "shared::cluster");
-    enum sg_space sp = sg_take_space(d);
-    uint32_t i, a, dst;
-
-    if (sp == SG_SP_GENERIC)
-        return sg_dec_syntax(d, "isspacep: a state space expected");
-    a = sg_src(d, 1, SG_TY_U64);
-    dst = sg_dst(d, 0, SG_TY_PRED);
-    i = sg_emit(d, sp == SG_SP_SHARED ? "isspacep.cluster" : "isspacep", dst, a, NONE, NONE);
-    if (!d->err)
-        d->insns[i].imm = sp == SG_SP_SHARED ? cluster : (int64_t)sp;
-    return d->err;
-}
-
 /* Hints that have nothing to do here: prefetch, discard, applypriority. */
 static int emit_hint(struct sg_dec *d)
 {
@@ -541,10 +507,13 @@ static int emit_cp(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     sg_take_hints(d);
     if (sg_mod(d, "mbarrier") && sg_mod(d, "arrive") && d->nops == 1) {
+        enum sg_space sp = sg_take_space(d);
+
+        if (d->ops[0].base == SG_O_REG && sg_type_size((enum sg_type)d->vregs[d->ops[0].v].type) == 4)
+            sp = SG_SP_SHARED; /* as ptxas takes 32 bits, whatever the space */
         if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
-            return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sg_take_space(d));
-        sg_take_space(d); /* expects one more arrival, which has already happened */
-        return d->err;
+            return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sp);
+        return d->err; /* expects one more arrival, which has already happened */
     }
     if (sg_mod(d, "commit_group") || sg_mod(d, "wait_group") || sg_mod(d, "wait_all")) {
         sg_emit(d, "fence", NONE, NONE, NONE, NONE);
@@ -583,8 +552,8 @@ const struct sg_family sg_families_mem[] = {
     {"st", emit_st, 2, 3, 0},
     {"atom", sg_emit_atom, 3, 5, 0},
     {"red", sg_emit_red, 2, 3, 0},
-    {"cvta", emit_cvta, 2, 2, 0},
-    {"isspacep", emit_isspacep, 2, 2, 0},
+    {"cvta", sg_emit_cvta, 2, 2, 0},
+    {"isspacep", sg_emit_isspacep, 2, 2, 0},
     {"prefetch", emit_hint, 1, 1, 0},
     {"prefetchu", emit_hint, 1, 1, 0},
     {"discard", emit_hint, 1, 2, 0},

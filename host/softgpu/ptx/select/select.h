@@ -106,6 +106,9 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
 enum sg_space sg_take_space(struct sg_dec *d);
 bool sg_take_hints(struct sg_dec *d);
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/mbarrier.c */
+int sg_emit_mov(struct sg_dec *d);      /* ptx/select/move.c */
+int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/space.c */
+int sg_emit_isspacep(struct sg_dec *d);
 /* An operation of a barrier object: dst, operand with the address, third operand. */
 int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
 /* Stores vec elements of operand `from` at the shared address of operand `to`. */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses and their spaces: cvta, isspacep. */
+#include "ptx/select/select.h"
+
+int sg_emit_cvta(struct sg_dec *d)
+{
+    bool to = sg_mod(d, "to");
+    enum sg_space sp = sg_take_space(d);
+    enum sg_type t = sg_ty(d, 0);
+    uint64_t win;
+    uint32_t a, dst;
+
+    if (t != SG_TY_U64)
+        return sg_dec_refuse(d, NULL);
+    win = sp == SG_SP_SHARED ? sg_win.shared : sp == SG_SP_LOCAL ? sg_win.local : 0;
+    if (d->ops[1].kind == SG_O_SYM && d->ops[1].symkind == SG_K_LOCAL && sp == SG_SP_PARAM)
+        win = sg_win.local; /* a parameter of a function lies in local memory */
+    a = sg_src(d, 1, t);
+    dst = sg_dst(d, 0, t);
+    if (!win)
+        sg_emit(d, "mov.b64", dst, a, NONE, NONE);
+    else
+        sg_emit(d, to ? "sub.b64" : "add.b64", dst, a, sg_const64(d, win), NONE);
+    return d->err;
+}
+
+int sg_emit_isspacep(struct sg_dec *d)
+{
+    const bool cluster = sg_mod(d, "shared::cluster");
+    const struct sg_opnd *o = &d->ops[1];
+    enum sg_space sp = sg_take_space(d);
+    uint32_t i, a, dst;
+
+    if (sp == SG_SP_GENERIC)
+        return sg_dec_syntax(d, "isspacep: a state space expected");
+    if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_32 && sg_type_size((enum sg_type)d->vregs[o->v].type) == 4) {
+        a = sg_temp(d, SG_TY_U64); /* 32 bits, as ptxas */
+        sg_emit(d, "cvt.u64.u32", a, o->v, NONE, NONE);
+    } else {
+        a = sg_src(d, 1, SG_TY_U64);
+    }
+    dst = sg_dst(d, 0, SG_TY_PRED);
+    i = sg_emit(d, sp == SG_SP_SHARED ? "isspacep.cluster" : "isspacep", dst, a, NONE, NONE);
+    if (!d->err)
+        d->insns[i].imm = sp == SG_SP_SHARED ? cluster : (int64_t)sp;
+    return d->err;
+}
