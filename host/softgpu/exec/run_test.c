@@ -516,9 +516,9 @@ static void test_refusals(void)
     expect_diag("missing semicolon",
                 BODY("add.u32 %r1, %r2, %r1\nret;"),
                 SG_ERR_PTX, 8, "expected");
-    expect_diag("an element that a vector has not",
-                BODY(".reg .v2 .u32 %v;\nmov.u32 %v.z, 1;"),
-                SG_ERR_PTX, 9, "elements");
+    expect_diag("an element that no vector has",
+                BODY(".reg .v2 .u32 %v;\nmov.u32 %v.q, 1;"),
+                SG_ERR_PTX, 9, "expected");
     expect_diag("vectors of another length",
                 BODY(".reg .v2 .u32 %v;\nmov.v4.u32 %v, {1, 2, 3, 4};"),
                 SG_ERR_PTX, 9, "4 elements");

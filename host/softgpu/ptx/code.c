@@ -110,22 +110,29 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
     return o->index && !d->err ? indexed(d, o, base, sg_class_of(t) == SG_C_64) : base;
 }
 
-static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
+static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
 {
     static const char *const names[] = {
         "clock",          "clock_hi",       "clock64",           "globaltimer",
         "globaltimer_lo", "globaltimer_hi", "current_graph_exec"};
-    bool wide = sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER || sr == SG_SR_GRAPH_EXEC;
+    bool wide =
+        sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER || sr == SG_SR_GRAPH_EXEC || sr == SG_SR_ZERO64;
+    const int cls = sg_class_of(type);
     uint32_t t, x;
     char op[32] = "sreg.";
 
-    if (sr == SG_SR_ZERO64)
-        return cls == SG_C_64 ? sg_const64(d, 0) : sg_const32(d, 0);
-    if (sr == SG_SR_EXPLICIT_CLUSTER) { /* a predicate */
+    if (sr == SG_SR_EXPLICIT_CLUSTER && cls == SG_C_PRED) {
         t = sg_temp(d, SG_TY_PRED);
         sg_emit(d, "setp.ne.b32", t, sg_sreg(d, sr), sg_const32(d, 0), SG_OPND_NONE);
         return t;
     }
+    if (sg_type_float(type) || cls == SG_C_PRED || (wide != (cls == SG_C_64) && sr != SG_SR_GRIDID)) {
+        sg_dec_syntax(d, "%s: a special register of %u bits as .%s", d->oc.full, wide ? 64 : 32,
+                      sg_type_name(type));
+        return SG_OPND_CONST;
+    }
+    if (sr == SG_SR_ZERO64)
+        return sg_const64(d, 0);
     if (sr >= SG_SR_CLOCK) {
         t = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
         strcat(op, names[sr - SG_SR_CLOCK]);
@@ -137,8 +144,8 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
     }
     if (wide == (cls == SG_C_64))
         return x;
-    t = sg_temp(d, wide ? SG_TY_U32 : SG_TY_U64);
-    sg_emit(d, wide ? "cvt.u32.u64" : "cvt.u64.u32", t, x, SG_OPND_NONE, SG_OPND_NONE);
+    t = sg_temp(d, SG_TY_U64); /* %gridid */
+    sg_emit(d, "cvt.u64.u32", t, x, SG_OPND_NONE, SG_OPND_NONE);
     return t;
 }
 
@@ -175,7 +182,7 @@ uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t)
     case SG_O_REG:
         return reg_src(d, el->v, t, el->kind);
     case SG_O_SREG:
-        return sreg_src(d, el->v, sg_class_of(t));
+        return sreg_src(d, el->v, t);
     case SG_O_SINK:
         return sg_class_of(t) == SG_C_64 ? sg_const64(d, 0) : sg_const32(d, 0);
     default:

@@ -248,6 +248,8 @@ static int read_unary(struct reader *r, struct sg_const *v)
     if (sign != '-' && sign != '+' && sign != '!' && sign != '~')
         return constant_bad(r, "a constant expected");
     sg_lex_next(r->l);
+    if (r->l->tok.kind == SG_T_F32)
+        return constant_bad(r, "a sign before a number of the form 0f00000000");
     err = read_level(r, SG_CONST_UNARY, v);
     if (err)
         return err;
@@ -362,16 +364,14 @@ int sg_const_read_integer(struct sg_lex *l, enum sg_const_level level, uint64_t 
 
 int sg_const_read_sum(struct sg_lex *l, uint64_t *v, struct sg_diag *diag)
 {
-    while (sg_tok_is(l, '+') || sg_tok_is(l, '-')) {
-        bool minus = sg_tok_is(l, '-');
-        uint64_t n;
-        int err;
+    uint64_t n;
+    int err;
 
-        sg_lex_next(l);
-        err = sg_const_read_integer(l, SG_CONST_PRODUCT, &n, diag);
-        if (err)
-            return err;
-        *v = minus ? *v - n : *v + n;
-    }
-    return 0;
+    if (!sg_tok_is(l, '+')) /* not '-': a+-4, as ptxas */
+        return 0;
+    sg_lex_next(l);
+    err = sg_const_read_integer(l, SG_CONST_SUM, &n, diag);
+    if (!err)
+        *v += n;
+    return err;
 }

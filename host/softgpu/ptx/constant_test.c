@@ -29,7 +29,7 @@ static const struct {
     {".global .u64 x = 1 << 64;", 8, "\1\0\0\0\0\0\0\0"}, /* modulo 64 */
     {".global .u64 x = 1 << -1;", 8, "\0\0\0\0\0\0\0\x80"},
     {".global .u64 x = -8 >> 65;", 8, "\xfc\xff\xff\xff\xff\xff\xff\xff"},
-    {".global .u32 x[4*2-7] = {3};", 4, "\3\0\0\0"},
+    {".global .u32 x[4*2-7] = {3};", 0, ""}, /* as ptxas */
     {".global .f32 x = 1.5*2.0;", 4, "\0\0\x40\x40"},
     {".global .f32 x = - -1.5;", 4, "\0\0\xc0\x3f"},
     {".global .f32 x = .5;", 4, "\0\0\0\x3f"},

@@ -235,8 +235,10 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         sg_lex_next(l);
         if (sg_tok_is(l, ']') && !d->v.ndims) {
             d->v.unsized = true;
+        } else if (l->tok.kind != SG_T_INT && !sg_tok_eq(&l->tok, "WARP_SZ")) {
+            return sg_lex_bad(l, diag, "a number of elements expected"); /* no expression: as ptxas */
         } else {
-            int r = sg_const_read_integer(l, SG_CONST_ANY, &dim, diag);
+            int r = sg_const_read_integer(l, SG_CONST_UNARY, &dim, diag);
 
             if (r)
                 return r;

@@ -72,6 +72,7 @@ struct sg_opnd {
     uint8_t symkind; /* SYM, or ADDR with base SYM: SG_K_* */
     bool neg;        /* !p */
     bool has_pq;
+    bool pq_sink;     /* p|_ */
     uint32_t v;       /* vreg, special register, or index of the symbol */
     uint32_t pq;      /* second register of p|q */
     uint64_t imm;     /* value; offset of an address */

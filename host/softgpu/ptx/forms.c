@@ -315,6 +315,15 @@ static bool is_256_bits(const struct sg_opcode *oc)
     return oc->ntypes && n * sg_type_size((enum sg_type)oc->types[0]) == 32;
 }
 
+/* The first space that a copy names, its destination; NULL: none. */
+static const char *first_space(const struct sg_opcode *oc)
+{
+    for (uint32_t i = 0; i < oc->nmods; i++)
+        if (has_word("global|shared::cta|shared::cluster", 34, oc->mods[i]))
+            return oc->mods[i];
+    return NULL;
+}
+
 /* True if the variable of an address, if it has one, is in the space that the instruction names. */
 static bool in_space(const struct sg_dec *d, const struct sg_opnd *o)
 {
@@ -359,6 +368,11 @@ static const char *broken_rule(const struct sg_dec *d)
         (has_mod(oc, "cluster|shared::cluster|bulk|try_wait|expect_tx|complete_tx|mbarrier_init") ||
          (!strcmp(base, "fence") && has_mod(oc, "async"))))
         return "needs .target sm_90 or higher";
+    if (has_mod(oc, "bulk") && d->m->version < 86 && first_space(oc) &&
+        !strcmp(first_space(oc), "shared::cta"))
+        return "a copy to .shared::cta needs PTX .version 8.6 or higher";
+    if (memory && oc->ntypes && oc->types[0] == SG_TY_B128 && has_mod(oc, "v2|v4|v8"))
+        return "a vector of more than 128 bits";
     if (memory && is_256_bits(oc) && d->m->version < 88)
         return "256 bits need PTX .version 8.8 or higher";
     if (memory && !has_mod(oc, "async") &&

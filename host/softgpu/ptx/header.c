@@ -23,6 +23,8 @@ int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag
                           ".version %.1f is newer than the newest known (%d.%d)", v, SG_PTX_VERSION_MAX / 10,
                           SG_PTX_VERSION_MAX % 10);
     sg_lex_next(l);
+    if (sg_tok_is(l, ';'))
+        return sg_lex_bad(l, diag, "no ';' expected");
     return 0;
 }
 
@@ -76,6 +78,9 @@ int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag)
         if (unified && m->independent)
             return sg_lex_bad(l, diag, "only one of texmode_unified and texmode_independent expected");
         sg_lex_next(l);
-    } while (sg_tok_is(l, ','));
+        if (sg_tok_is(l, ';'))
+            return sg_lex_bad(l, diag, "no ';' expected");
+    } while (sg_tok_is(l, ',') ||
+             sg_tok_eq(&l->tok, ".target")); /* of several the last counts, as for ptxas */
     return 0;
 }

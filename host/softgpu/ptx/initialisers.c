@@ -189,6 +189,8 @@ static int init_symbol(struct init *x, uint64_t *v)
                           "initialiser of '%s': the address of '%.*s' is not available (only "
                           ".global and .const variables)",
                           x->v->name, (int)x->l.tok.len, x->l.tok.s);
+    if (&x->m->vars[y->index] == x->v)
+        return sg_lex_bad(&x->l, x->diag, "the variable's own address");
     *v = x->m->vars[y->index].address;
 found:
     sg_lex_next(&x->l);
@@ -230,6 +232,8 @@ static int init_masked(struct init *x, uint64_t mask, uint64_t *v)
 {
     int r;
 
+    if (!mask || mask >> __builtin_ctzll(mask) != 0xff || __builtin_ctzll(mask) % 8)
+        return sg_lex_bad(&x->l, x->diag, "a mask of one byte expected");
     sg_lex_next(&x->l);
     r = init_symbol(x, v);
     if (r)

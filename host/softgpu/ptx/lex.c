@@ -151,6 +151,7 @@ static void lex_number(struct sg_lex *l)
     const char *p = l->p, *q;
     int radix = 10;
     uint64_t v = 0;
+    bool over = false;
 
     if (*p == '0' && l->end - p > 1) {
         char c = p[1];
@@ -177,11 +178,15 @@ static void lex_number(struct sg_lex *l)
             return;
         }
     }
-    for (q = p; q < l->end && digit_of(*q) < radix; q++)
-        v = v * (unsigned)radix + (unsigned)digit_of(*q); /* of a longer number the low 64 bits, as ptxas */
-    if (q == p) {
+    for (q = p; q < l->end && digit_of(*q) < radix; q++) {
+        over |= v > (UINT64_MAX - (unsigned)digit_of(*q)) / (unsigned)radix;
+        v = v * (unsigned)radix + (unsigned)digit_of(*q);
+    }
+    if (q == p || over) {
         l->tok.kind = SG_T_BAD;
-        l->p++;
+        l->tok.over = over;
+        l->tok.ival = v;
+        l->p = over ? q : l->p + 1; /* none of these digits begins a token of its own */
         return;
     }
     if (q < l->end && *q == 'U')
@@ -201,6 +206,7 @@ void sg_lex_next(struct sg_lex *l)
     t->line = l->line;
     t->col = (uint32_t)(l->p - l->line_start) + 1;
     t->ch = 0;
+    t->over = false;
     t->len = 0;
     if (l->p >= l->end) {
         t->kind = SG_T_EOF;

@@ -273,10 +273,6 @@ static int scan_item(struct link *k)
     }
     if (sg_tok_eq(t, ".version") || sg_tok_eq(t, ".target") || sg_tok_eq(t, ".address_size"))
         return scan_header(k);
-    if (sg_tok_is(&k->l, ';')) {
-        sg_lex_next(&k->l);
-        return 0;
-    }
     if (sg_tok_eq(t, ".file"))
         return scan_file(k);
     if (t->kind == SG_T_DIR || sg_tok_is(&k->l, '@'))
@@ -550,8 +546,8 @@ static int emit(struct link *k)
         else
             ok = put(k, it->head, (size_t)(it->head_end - it->head)) &&
                  put(k, it->text, (size_t)(it->text_end - it->text));
-        /* A variable's text ends before the "," or ";" of the list. */
-        ok = ok && put(k, ";\n", 2);
+        /* A variable's text ends before the "," or ";" of the list; others have theirs. */
+        ok = ok && (it->name && !it->is_func ? put(k, ";\n", 2) : put(k, "\n", 1));
     }
     return ok ? 0 : nomem(k);
 }

@@ -548,10 +548,6 @@ static int parse_item(struct parse *p)
     if (sg_tok_eq(t, ".section") || sg_tok_eq(t, ".file") || sg_tok_eq(t, ".loc") ||
         sg_tok_eq(t, ".pragma") || sg_tok_is(&p->l, '@'))
         return skip_debug(p);
-    if (sg_tok_is(&p->l, ';')) { /* ptx/link.c writes it */
-        sg_lex_next(&p->l);
-        return 0;
-    }
     return module_bad(p, "unexpected text");
 }
 

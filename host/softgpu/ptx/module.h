@@ -53,6 +53,7 @@ struct sg_tok {
     uint32_t line, col;
     uint64_t ival;
     char ch;
+    bool over; /* BAD: an integer of more than 64 bits, of which ival has the low ones */
 };
 
 struct sg_lex {

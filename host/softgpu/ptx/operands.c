@@ -68,6 +68,28 @@ static const struct {
     {"%current_graph_exec", SG_SR_GRAPH_EXEC},
 };
 
+/* %envreg0 to 31, %pm0 to 7, %pm0_64 to 7, %reserved_smem_offset_*; -1: none such. */
+static int find_numbered_sreg(const char *s, uint32_t len)
+{
+    static const char *const reserved[] = {"begin", "end", "cap", "0", "1"};
+    uint32_t n = 0, at = 7;
+
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+        if (len == 22 + strlen(reserved[i]) && !memcmp(s, "%reserved_smem_offset_", 22) &&
+            !memcmp(s + 22, reserved[i], len - 22))
+            return SG_SR_ZERO; /* nothing is reserved */
+    if (len >= 8 && len <= 9 && !memcmp(s, "%envreg", 7)) {
+        for (; at < len && s[at] >= '0' && s[at] <= '9'; at++)
+            n = n * 10 + (uint32_t)(s[at] - '0');
+        if (at != len || n > 31)
+            return -1;
+        return n == 1 ? SG_SR_ENVREG1 : n == 2 ? SG_SR_ENVREG2 : SG_SR_ZERO;
+    }
+    if (len >= 4 && !memcmp(s, "%pm", 3) && s[3] >= '0' && s[3] <= '7')
+        return len == 4 ? SG_SR_ZERO : len == 7 && !memcmp(s + 4, "_64", 3) ? SG_SR_ZERO64 : -1;
+    return -1;
+}
+
 /* A special register by its full name; -1: none such. */
 static int find_sreg(const char *s, uint32_t len)
 {
@@ -84,18 +106,18 @@ static int find_sreg(const char *s, uint32_t len)
     for (size_t i = 0; i < sizeof(sregs) / sizeof(sregs[0]); i++)
         if (strlen(sregs[i].name) == len && !memcmp(sregs[i].name, s, len))
             return sregs[i].sr;
-    if (len > 21 && !memcmp(s, "%reserved_smem_offset", 21))
-        return SG_SR_ZERO; /* nothing is reserved */
-    if (len >= 8 && !memcmp(s, "%envreg", 7)) {
-        if (len == 8 && s[7] == '1')
-            return SG_SR_ENVREG1;
-        if (len == 8 && s[7] == '2')
-            return SG_SR_ENVREG2;
-        return SG_SR_ZERO;
-    }
-    if (len >= 4 && !memcmp(s, "%pm", 3) && s[3] >= '0' && s[3] <= '9')
-        return len > 6 && !memcmp(s + len - 3, "_64", 3) ? SG_SR_ZERO64 : SG_SR_ZERO;
-    return -1;
+    return find_numbered_sreg(s, len);
+}
+
+/* Registers that need a .target; 0: any. */
+static uint32_t sreg_target(const char *s, uint32_t len)
+{
+    static const char *const sm_90[] = {"%cluster", "%ncluster", "%is_explicit_cluster", "%aggr_smem_size"};
+
+    for (size_t i = 0; i < sizeof(sm_90) / sizeof(sm_90[0]); i++)
+        if (len >= strlen(sm_90[i]) && !memcmp(s, sm_90[i], strlen(sm_90[i])))
+            return 90;
+    return len > 14 && !memcmp(s, "%reserved_smem", 14) ? 80 : 0;
 }
 
 /* Constants behind a symbol or register, each with a sign. */
@@ -261,6 +283,9 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
             memcpy(full + n, d->l.tok.s, 2);
             n += 2;
         }
+        if (sreg_target(t.s, t.len) > d->m->target)
+            return sg_dec_syntax(d, "'%.*s' needs .target sm_%u or higher", (int)t.len, t.s,
+                                 sreg_target(t.s, t.len));
         sr = find_sreg(full, n);
         if (sr >= 0) {
             o->kind = SG_O_SREG;
@@ -280,8 +305,11 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
 static int parse_number(struct sg_dec *d, struct sg_opnd *o)
 {
     struct sg_const c;
-    int r = sg_const_read(&d->l, SG_CONST_ANY, &c, d->diag);
+    int r;
 
+    if (d->l.tok.over)
+        d->l.tok.kind = SG_T_INT; /* ptxas takes the low 64 bits, but refuses it in an initialiser */
+    r = sg_const_read(&d->l, SG_CONST_ANY, &c, d->diag);
     if (r)
         return d->err = r;
     o->imm = c.bits;
@@ -361,6 +389,8 @@ static int parse_address(struct sg_dec *d, struct sg_opnd *o)
             return r;
         if (o->kind != SG_O_REG && o->kind != SG_O_SYM)
             return sg_dec_syntax(d, "unknown symbol '%.*s'", (int)o->name_len, o->name);
+        if (o->kind == SG_O_REG && sg_type_float((enum sg_type)d->vregs[o->v].type))
+            return sg_dec_syntax(d, "an address in a register of floating-point type");
         o->base = o->kind;
     } else {
         r = parse_number(d, o);
@@ -399,7 +429,8 @@ static int parse_second(struct sg_dec *d, struct sg_opnd *o)
     r = parse_name(d, &q);
     if (r)
         return r;
-    if (q.kind == SG_O_SINK)
+    o->pq_sink = q.kind == SG_O_SINK;
+    if (o->pq_sink)
         q.v = sg_temp(d, SG_TY_PRED);
     else if (q.kind != SG_O_REG || d->vregs[q.v].cls != SG_C_PRED)
         return sg_dec_syntax(d, "a predicate expected behind '|'");
@@ -429,17 +460,6 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
     }
     if (at_constant(d))
         return parse_number(d, o);
-    if (sg_tok_eq(&d->l.tok, "generic")) { /* generic(symbol) */
-        sg_lex_next(&d->l);
-        if (!sg_tok_is(&d->l, '('))
-            return sg_dec_syntax(d, "'(' expected");
-        sg_lex_next(&d->l);
-        r = parse_name(d, o);
-        if (!r && !sg_tok_is(&d->l, ')'))
-            return sg_dec_syntax(d, "')' expected");
-        sg_lex_next(&d->l);
-        return r;
-    }
     r = parse_name(d, o);
     if (r)
         return r;

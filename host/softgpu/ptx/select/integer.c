@@ -354,6 +354,8 @@ static int emit_setp(struct sg_dec *d)
             return sg_dec_refuse(d, NULL);
         return compare_halves(d, t, sg_dst(d, 0, SG_TY_PRED), d->ops[0].pq);
     }
+    if ((t == SG_TY_F16 || t == SG_TY_BF16) && d->ops[0].has_pq && !d->ops[0].pq_sink)
+        return sg_dec_syntax(d, "%s: one predicate expected", d->oc.full);
     p = sg_dst(d, 0, SG_TY_PRED);
     if (d->ops[0].has_pq)
         q = d->ops[0].pq;

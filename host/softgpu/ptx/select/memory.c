@@ -2,6 +2,8 @@
 /* Emitters: loads, stores, atomics, address conversion (PTX ISA 9.7.9, 9.7.13). */
 #include "ptx/select/select.h"
 
+#include "ptx/constant.h"
+
 static const char *const hints[] = {
     "ca",
     "cg",
@@ -126,8 +128,8 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
         x->off = 0;
     } else if (!x->narrow && sg_type_size((enum sg_type)d->vregs[o.v].type) < 4) {
         x->op = sg_temp(d, SG_TY_U64); /* as ptxas, which takes 8 and 16 bits, and no 32 */
-        sg_emit(d, sg_type_size((enum sg_type)d->vregs[o.v].type) == 1 ? "cvt.u64.u8" : "cvt.u64.u16", x->op, o.v, NONE,
-                NONE);
+        sg_emit(d, sg_type_size((enum sg_type)d->vregs[o.v].type) == 1 ? "cvt.u64.u8" : "cvt.u64.u16", x->op,
+                o.v, NONE, NONE);
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
         return sg_dec_syntax(d, "%s: an address of this space has 64 bits", d->oc.full);
     }
@@ -443,6 +445,13 @@ static int emit_createpolicy(struct sg_dec *d)
 {
     for (uint32_t i = 0; i < d->oc.nmods; i++)
         d->oc.used[i] = true;
+    if (sg_mod(d, "fractional") && d->nops > 1 && d->ops[1].kind != SG_O_REG) {
+        const struct sg_const c = {d->ops[1].kind == SG_O_F32 ? SG_CONST_F32 : SG_CONST_F64, d->ops[1].imm};
+        const double part = sg_const_double(&c);
+
+        if ((d->ops[1].kind != SG_O_F32 && d->ops[1].kind != SG_O_F64) || !(part > 0 && part <= 1))
+            return sg_dec_syntax(d, "%s: a part above 0 and up to 1 expected", d->oc.full);
+    }
     sg_emit(d, "mov.b64", sg_dst(d, 0, SG_TY_B64), sg_const64(d, 0), NONE, NONE);
     return d->err;
 }
@@ -510,7 +519,7 @@ static int emit_cp(struct sg_dec *d)
         enum sg_space sp = sg_take_space(d);
 
         if (d->ops[0].base == SG_O_REG && sg_type_size((enum sg_type)d->vregs[d->ops[0].v].type) == 4)
-            sp = SG_SP_SHARED; /* as ptxas takes 32 bits, whatever the space */
+            sp = SG_SP_SHARED;  /* as ptxas takes 32 bits, whatever the space */
         if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
             return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sp);
         return d->err; /* expects one more arrival, which has already happened */

@@ -85,6 +85,22 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
     return d->err;
 }
 
+/* What no GPU multiplies: other layouts, types that do not go together. m8n8k4 of f16 has its own rules. */
+static int check_mma(struct sg_dec *d)
+{
+    const enum sg_type a = sg_ty(d, 1), b = sg_ty(d, 2);
+    const bool bytes = (a == SG_TY_S8 || a == SG_TY_U8) && (b == SG_TY_S8 || b == SG_TY_U8);
+    const bool eighths = (a == SG_TY_E4M3 || a == SG_TY_E5M2) && (b == SG_TY_E4M3 || b == SG_TY_E5M2);
+
+    if (sg_mod(d, "m8n8k4") && a == SG_TY_F16)
+        return 0;
+    if (!sg_mod(d, "row") || !sg_mod(d, "col"))
+        return sg_dec_syntax(d, "%s: .row.col expected", d->oc.full);
+    if ((a != b && !bytes && !eighths) || sg_ty(d, 0) != sg_ty(d, 3))
+        return sg_dec_syntax(d, "%s: types that do not go together", d->oc.full);
+    return 0;
+}
+
 /* Elements of 4 bits and of 1 bit, which are not types of registers. */
 static int emit_mma_sub(struct sg_dec *d)
 {
@@ -114,13 +130,13 @@ static int emit_mma_sub(struct sg_dec *d)
     }
     if (n != 2 || d->oc.ntypes != 2 || sg_ty(d, 0) != SG_TY_S32 || sg_ty(d, 1) != SG_TY_S32 || d->nops != 4)
         return sg_dec_refuse(d, NULL);
-    sg_mod(d, "row");
-    sg_mod(d, "col");
+    if (!sg_mod(d, "row") || !sg_mod(d, "col"))
+        return sg_dec_syntax(d, "%s: .row.col expected", d->oc.full);
     sat = sg_mod(d, "satfinite");
     if (b1)
         aux |= SG_SUB_B1 | (sg_mod(d, "xor") ? SG_SUB_XOR : 0);
     if (b1 && ((!(aux & SG_SUB_XOR) && !sg_mod(d, "and")) || !sg_mod(d, "popc")))
-        return sg_dec_refuse(d, NULL);
+        return sg_dec_syntax(d, "%s: .xor.popc or .and.popc expected", d->oc.full);
     for (f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
         if (forms[f].b1 == b1 && sg_mod(d, forms[f].shape))
             break;
@@ -158,6 +174,8 @@ static int emit_mma(struct sg_dec *d)
         sg_mod(d, "aligned");
         return emit_mma_sub(d);
     }
+    if (d->oc.ntypes == 4 && ta >= 0 && tb >= 0 && c && d->nops == 4 && check_mma(d))
+        return d->err;
     if (d->oc.ntypes != 4 || ta < 0 || tb < 0 || !c || td != tc || d->nops != 4)
         return sg_dec_refuse(d, NULL);
     if (!sg_mod(d, "sync") || !sg_mod(d, "row") || !sg_mod(d, "col"))
@@ -168,12 +186,15 @@ static int emit_mma(struct sg_dec *d)
         sg_mod(d, "rn");
     for (i = 4; c == 'd' && ta == SG_MMA_F64 && tb == SG_MMA_F64 && i <= 16; i *= 2)
         if (sg_mod(d, i == 4 ? "m16n8k4" : i == 8 ? "m16n8k8" : "m16n8k16"))
-            return emit_mma_f64(d, i);
+            return d->m->target >= 90 ? emit_mma_f64(d, i)
+                                      : sg_dec_syntax(d, "%s needs .target sm_90 or higher", d->oc.full);
     for (f = sg_mma_forms; f->shape; f++)
         if (f->a == ta && f->b == tb && f->c == c && sg_mod(d, f->shape))
             break;
-    if (!f->shape)
+    if (!f->shape && ta == SG_MMA_F16 && sg_mod(d, "m8n8k4"))
         return sg_dec_refuse(d, NULL);
+    if (!f->shape)
+        return sg_dec_syntax(d, "%s: no such shape of these types", d->oc.full);
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
     tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
     i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr, false);
@@ -203,7 +224,7 @@ static int emit_ldst_matrix(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
     generic = !sg_mod(d, "shared") && !sg_mod(d, "shared::cta");
-    if (o->kind != SG_O_ADDR || o->base == SG_O_NONE || (v->kind == SG_O_VEC ? v->nel : 1) != n)
+    if (o->kind != SG_O_ADDR || o->base == SG_O_NONE || v->kind != SG_O_VEC || v->nel != n)
         return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
     if (o->base == SG_O_SYM) {
         addr = sg_sym_address(d, o, SG_TY_U32);
@@ -306,6 +327,10 @@ static int wmma_ldst(struct sg_dec *d, bool load, int shape)
     sg_mod(d, "c");
     sg_mod(d, "d");
     sg_mod(d, "row");
+    if (sg_mod(d, "const") || sg_mod(d, "local") || sg_mod(d, "param"))
+        return sg_dec_syntax(d, "%s: global or shared memory expected", d->oc.full);
+    if (which != 'c' && (sg_ty(d, 0) == SG_TY_F32 || sg_ty(d, 0) == SG_TY_S32))
+        return sg_dec_syntax(d, "%s: the type of an accumulator", d->oc.full);
     if (type < 0 || d->nops < 2)
         return sg_dec_refuse(d, NULL);
     if (o->kind != SG_O_ADDR || o->base == SG_O_NONE)

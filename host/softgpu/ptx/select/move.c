@@ -4,6 +4,19 @@
 
 #include <stdio.h>
 
+/* Elements of size bytes each: registers of that size, at least one of them, or constants. */
+static int check_parts(struct sg_dec *d, const struct sg_opnd *v, uint32_t size)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < v->nel; i++) {
+        if (v->el[i].kind == SG_O_REG && sg_type_size((enum sg_type)d->vregs[v->el[i].v].type) != size)
+            return sg_dec_syntax(d, "%s: elements of %u bits expected", d->oc.full, 8 * size);
+        any |= v->el[i].kind != SG_O_SINK;
+    }
+    return any ? 0 : sg_dec_syntax(d, "%s: no element is kept", d->oc.full);
+}
+
 /* mov.b64 {a, b}, x; and back */
 static int emit_pack(struct sg_dec *d, enum sg_type t)
 {
@@ -19,6 +32,8 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
     te = esize == 1 ? SG_TY_B8 : esize == 2 ? SG_TY_B16 : SG_TY_B32;
     if (!esize || esize > 4 || size > 8)
         return sg_dec_refuse(d, NULL);
+    if (check_parts(d, v, esize))
+        return d->err;
     snprintf(op, sizeof(op), "mov.%s.%ux%u", unpack ? "unpack" : "pack", v->nel, esize * 8);
     if (unpack) {
         /* d b c e are written, a is read */
@@ -46,7 +61,7 @@ static int emit_pack128(struct sg_dec *d)
     const struct sg_opnd *v = &d->ops[unpack ? 0 : 1];
     struct sg_opel half[2];
 
-    if (sg_halves128(d, unpack ? 1 : 0, half))
+    if (check_parts(d, v, 4) || sg_halves128(d, unpack ? 1 : 0, half))
         return d->err;
     for (uint32_t k = 0; k < 2; k++) {
         uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
@@ -72,7 +87,11 @@ static int emit_mov128(struct sg_dec *d)
     struct sg_opel to[2], from[2];
     uint32_t x[2];
 
-    if ((d->ops[0].kind == SG_O_VEC && d->ops[0].nel == 4) || (d->ops[1].kind == SG_O_VEC && d->ops[1].nel == 4))
+    for (int k = 0; k < 2; k++)
+        if (d->ops[k].kind == SG_O_VEC && d->ops[k].nel == 2 && check_parts(d, &d->ops[k], 8))
+            return d->err;
+    if ((d->ops[0].kind == SG_O_VEC && d->ops[0].nel == 4) ||
+        (d->ops[1].kind == SG_O_VEC && d->ops[1].nel == 4))
         return emit_pack128(d);
     if (sg_halves128(d, 0, to) || sg_halves128(d, 1, from))
         return d->err;

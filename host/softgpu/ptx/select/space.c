@@ -2,6 +2,23 @@
 /* Addresses and their spaces: cvta, isspacep. */
 #include "ptx/select/select.h"
 
+/* Whether a symbol lies in the space that cvta names. */
+static bool lies_in(const struct sg_dec *d, const struct sg_opnd *o, enum sg_space sp)
+{
+    switch (o->symkind) {
+    case SG_K_GLOBAL:
+        return sp == (d->m->vars[o->v].is_const ? SG_SP_CONST : SG_SP_GLOBAL);
+    case SG_K_SHARED:
+        return sp == SG_SP_SHARED;
+    case SG_K_LOCAL:
+        return d->lvars[o->v].shared ? sp == SG_SP_SHARED : sp == SG_SP_LOCAL || sp == SG_SP_PARAM;
+    case SG_K_PARAM:
+        return sp == SG_SP_PARAM;
+    default:
+        return true;
+    }
+}
+
 int sg_emit_cvta(struct sg_dec *d)
 {
     bool to = sg_mod(d, "to");
@@ -12,6 +29,9 @@ int sg_emit_cvta(struct sg_dec *d)
 
     if (t != SG_TY_U64)
         return sg_dec_refuse(d, NULL);
+    if (!to && d->ops[1].kind == SG_O_SYM && !lies_in(d, &d->ops[1], sp))
+        return sg_dec_syntax(d, "%s: '%.*s' lies in another space", d->oc.full, (int)d->ops[1].name_len,
+                             d->ops[1].name);
     win = sp == SG_SP_SHARED ? sg_win.shared : sp == SG_SP_LOCAL ? sg_win.local : 0;
     if (d->ops[1].kind == SG_O_SYM && d->ops[1].symkind == SG_K_LOCAL && sp == SG_SP_PARAM)
         win = sg_win.local; /* a parameter of a function lies in local memory */
@@ -33,7 +53,8 @@ int sg_emit_isspacep(struct sg_dec *d)
 
     if (sp == SG_SP_GENERIC)
         return sg_dec_syntax(d, "isspacep: a state space expected");
-    if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_32 && sg_type_size((enum sg_type)d->vregs[o->v].type) == 4) {
+    if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_32 &&
+        sg_type_size((enum sg_type)d->vregs[o->v].type) == 4) {
         a = sg_temp(d, SG_TY_U64); /* 32 bits, as ptxas */
         sg_emit(d, "cvt.u64.u32", a, o->v, NONE, NONE);
     } else {

@@ -80,6 +80,11 @@ static uint32_t geometry_aux(const struct geom *g)
     return g->dims | (g->layered ? SG_TX_LAYERED : 0) | (g->cube ? SG_TX_CUBE : 0);
 }
 
+static bool is_float(const struct sg_dec *d, const struct sg_opel *el)
+{
+    return el->kind == SG_O_REG && sg_type_float((enum sg_type)d->vregs[el->v].type);
+}
+
 static int put_coords(struct sg_dec *d, uint32_t i, const struct geom *g, enum sg_type t)
 {
     const struct sg_opnd *o = &d->ops[i];
@@ -87,6 +92,13 @@ static int put_coords(struct sg_dec *d, uint32_t i, const struct geom *g, enum s
 
     if (!o->coords || o->nel < g->dims + (g->layered ? 1u : 0u))
         return sg_dec_syntax(d, "%s: too few coordinates", d->oc.full);
+    if (o->nel == 3)
+        return sg_dec_syntax(d, "%s: a vector of 3 coordinates: 4 expected", d->oc.full);
+    if (g->layered && is_float(d, &o->el[0]))
+        return sg_dec_syntax(d, "%s: a layer in an integer register expected", d->oc.full);
+    for (uint32_t n = g->layered; n < o->nel && !sg_type_float(t); n++)
+        if (is_float(d, &o->el[n]))
+            return sg_dec_syntax(d, "%s: integer coordinates expected", d->oc.full);
     if (g->layered)
         put_arg(d, SG_TA_LAYER, sg_src_el(d, &o->el[k++], SG_TY_U32));
     for (uint32_t n = 0; n < g->dims; n++)

@@ -116,6 +116,8 @@ static int emit_elect(struct sg_dec *d)
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
 
     sg_mod(d, "sync");
+    if (d->ops[0].pq_sink)
+        return sg_dec_syntax(d, "elect: a predicate expected");
     f[1] = emit_sync(d, 1);
     f[0] = sg_dst(d, 0, SG_TY_B32);
     f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
