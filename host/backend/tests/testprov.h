@@ -94,5 +94,10 @@ unsigned long long testprov_gpu(size_t n, bool dear, unsigned long long after_ns
 /* testprov_code.c */
 void testprov_modules_end(void);
 CUmodule testprov_module(void);
+/* Unloading it takes long, as where the driver waits for work that may run its code. */
+void testprov_module_slow(CUmodule m);
+
+/* testprov.c: what is current on this thread. */
+CUcontext testprov_current(void);
 
 #endif

@@ -8,6 +8,7 @@
 struct module {
     bool ended; /* its memory is kept, so that a stale use is seen for sure */
     bool library;
+    bool slow; /* its end takes long */
     struct module *next;
 };
 /* Of one module; a function is its address. */
@@ -27,6 +28,19 @@ CUmodule testprov_module(void)
             ;
     }
     return (CUmodule)m;
+}
+
+void testprov_module_slow(CUmodule m)
+{
+    ((struct module *)m)->slow = true;
+}
+
+static CUresult unload(struct module *m)
+{
+    if (m->slow)
+        testprov_long();
+    m->ended = true;
+    return CUDA_SUCCESS;
 }
 
 static struct module *module_of(void *m)
@@ -49,14 +63,12 @@ bool testprov_function_live(const void *f)
 
 CUresult cuModuleUnload(CUmodule m)
 {
-    module_of(m)->ended = true;
-    return CUDA_SUCCESS;
+    return unload(module_of(m));
 }
 
 CUresult cuLibraryUnload(CUlibrary l)
 {
-    module_of(l)->ended = true;
-    return CUDA_SUCCESS;
+    return unload(module_of(l));
 }
 
 static CUresult function_of(struct function **f, void *m)

@@ -241,6 +241,15 @@ static CUresult bad_handle(unsigned type)
     }
 }
 
+void wrk_call_uses(struct wrk_call *c, CUcontext ctx)
+{
+    if (!ctx || ctx == c->other[0])
+        return;
+    c->many |= c->other[0] != NULL;
+    c->other[0] = ctx;
+    c->other[1] = wrk_base_context(ctx);
+}
+
 /*
  * A call may be about an object of another context than its own. Its wait then uses that context,
  * too: other threads may end it as soon as the call waits, and the object with it.
@@ -252,11 +261,8 @@ static void note_context(struct wrk_call *c, const struct wrk_handle_entry *e)
     if (!e->owner || e->owner == c->rec->context)
         return;
     of = wrk_handles_find(&c->w->handles, e->owner, VGP_H_CONTEXT);
-    if (!of || !of->object || of->object == c->other[0])
-        return;
-    c->many |= c->other[0] != NULL;
-    c->other[0] = of->object;
-    c->other[1] = wrk_base_context(of->object);
+    if (of)
+        wrk_call_uses(c, of->object);
 }
 
 CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,

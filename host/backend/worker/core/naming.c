@@ -301,6 +301,8 @@ static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait
 
     if (!wait)
         return;
+    if (finish == finish_library)
+        wrk_wait_use_all(wait);
     wait->long_call = true;
     wait->finish = finish;
     wait->arg[0] = (uintptr_t)object;

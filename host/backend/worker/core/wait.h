@@ -127,6 +127,14 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait);
 void wrk_wait_context_forget(CUcontext ctx);
 /* For finish, if the wait became blocking so: cuCtxSynchronize() on the waiter. */
 CUresult wrk_wait_context_whole(struct wrk_wait *wait);
+/* Notes that the call is about an object of another context than its own: the wait that it makes from now on uses that
+ * context, too. NULL: of none. */
+void wrk_call_uses(struct wrk_call *c, CUcontext ctx);
+/*
+ * For calls of the provider that may be about, or wait for, any context: no context ends before the wait has, and finish
+ * runs on a waiter, after the ends under way.
+ */
+void wrk_wait_use_all(struct wrk_wait *wait);
 /* Filter that tracks streams destroyed with work in flight, which a wait for their context must
  * cover. */
 void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);

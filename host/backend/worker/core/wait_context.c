@@ -128,6 +128,14 @@ CUresult wrk_wait_context_whole(struct wrk_wait *wait)
     return a.result;
 }
 
+void wrk_wait_use_all(struct wrk_wait *wait)
+{
+    wait->uses_all = true;
+    wait->blocking = true;
+    if (wrk_contexts_ending())
+        wait->ends = &wrk_context_end;
+}
+
 struct collect {
     VGB_LENT struct wrk_call *c;
     VGB_LENT struct wrk_wait *wait;

@@ -34,6 +34,9 @@ struct wrk_region {
     /* Wait that ends that context; until it lands, the provider may keep the registration and work
      * may use the memory. */
     VGB_LENT const struct wrk_wait *ending;
+    /* Was registered in a context that has ended; work of other contexts may use the memory until it has been waited
+     * for. */
+    bool used;
 };
 struct wrk_regions {
     VGB_OWNED struct wrk_region **list;

@@ -306,11 +306,7 @@ static bool drain_all(struct wrk_worker *w, struct wrk_wait *wait)
         return false;
     wrk_handles_each(&w->handles, VGP_H_CONTEXT, note_context, &at);
     wait->buffer = list;
-    wait->uses_all = true;
-    wait->blocking = true;
-    if (wrk_contexts_ending())
-        wait->ends =
-            &wrk_context_end; /* contexts that are not in the list any more wait for their work themselves */
+    wrk_wait_use_all(wait); /* contexts that are not in the list any more wait for their work themselves */
     return true;
 }
 
@@ -413,6 +409,8 @@ static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, C
      * request of the broker cannot; the provider decides when it has unregistered the memory. */
     if (r != CUDA_SUCCESS && !wait->arg[2])
         return r;
+    if (!wait->arg[1])
+        return CUDA_SUCCESS; /* its registration has ended with its context */
     return wrk_provider.cuMemHostUnregister((void *)(uintptr_t)wait->arg[1]);
 }
 
@@ -423,6 +421,7 @@ static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUr
     free(wait->buffer);
     wait->buffer = NULL;
     g->busy = false;
+    g->used &= r != CUDA_SUCCESS;
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || (!g->ctx && !g->ending))
         g->registered_at = NULL;
     else if (wait->arg[2] && !g->ending) /* otherwise when the context has ended */
@@ -492,7 +491,7 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
 {
     uint32_t id = r->id;
 
-    if (r->registered_at) { /* the guest's driver removes the pages without asking libcuda */
+    if (r->registered_at || r->used) { /* the guest's driver removes the pages without asking libcuda */
         struct wrk_wait *wait = wrk_wait_internal(w, r->ctx);
 
         if (!wait || !drain_all(w, wait))
@@ -564,6 +563,7 @@ void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end)
         if (r->ending != end)
             continue;
         r->ending = NULL;
+        r->used = true;
         if (!r->busy)
             r->registered_at = NULL;
         unmap_when_free(w, r);

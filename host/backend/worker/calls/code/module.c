@@ -211,6 +211,7 @@ CUresult wrk_do_cuModuleUnload(struct wrk_call *c, const struct vgp_args_cuModul
     wait->finish = finish_module;
     wait->arg[0] = (uintptr_t)module;
     wrk_wait_add_context(c, wait);
+    wait->blocking |= c->other[0] != NULL; /* the provider waits for the work of the module's context */
     return wrk_wait_start(c, wait);
 }
 
@@ -234,6 +235,7 @@ CUresult wrk_do_cuLibraryUnload(struct wrk_call *c, const struct vgp_args_cuLibr
     wait->arg[0] = (uintptr_t)library;
     if (c->rec->context)
         wrk_wait_add_context(c, wait);
+    wrk_wait_use_all(wait); /* any context may have loaded it: the provider waits for their work */
     return wrk_wait_start(c, wait);
 }
 

@@ -24,9 +24,12 @@ static CUresult finish_free(struct wrk_worker *w, struct wrk_wait *wait, CUresul
 CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree_v2 *a)
 {
     struct wrk_wait *wait;
+    CUcontext of;
 
     if (!wrk_provider.cuMemFree_v2)
         return wrk_missing(c, "cuMemFree");
+    if (wrk_quota_context(c->w, a->dptr, &of) && of != wrk_base_context(c->w->current))
+        wrk_call_uses(c, of);
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -34,6 +37,7 @@ CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree
     wait->finish = finish_free;
     wait->arg[0] = a->dptr;
     CUresult r = wrk_wait_add_context(c, wait);
+    wait->blocking |= c->other[0] != NULL; /* the provider waits for the work of the memory's context */
     if (r != CUDA_SUCCESS && cua_error_is_sticky(r))
         return wrk_wait_fail(c, wait, r);
     return wrk_wait_start(c, wait);

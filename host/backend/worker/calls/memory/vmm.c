@@ -451,5 +451,7 @@ CUresult wrk_do_cuMemUnmap(struct wrk_call *c, const struct vgp_args_cuMemUnmap 
     /* Unmapping waits for the device: do that first, without blocking. */
     if (!c->rec->context || wrk_wait_add_context(c, wait) != CUDA_SUCCESS)
         wait->blocking = true;
+    if (c->w->handles.live[VGP_H_CONTEXT] > 1)
+        wrk_wait_use_all(wait); /* mapped memory is of no context: the provider may wait for any */
     return wrk_wait_start(c, wait);
 }

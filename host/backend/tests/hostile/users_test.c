@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* Ends of what other contexts may still use: code, memory, guest memory. As in process_test.c. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgb_fd.h"
+#include "vgb_log.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
+
+#define CALL(g, name, ...) \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
+               NULL)
+#define SUBMIT(g, slot, name, ...) \
+    guest_submit(g, VGP_##name, slot, &(struct vgp_args_##name){__VA_ARGS__}, \
+                 sizeof(struct vgp_args_##name), NULL, 0)
+#define OTHER VGP_HANDLE(VGP_H_CONTEXT, 1, 7)
+#define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
+#define MODULE VGP_HANDLE(VGP_H_MODULE, 1, 1)
+#define LIBRARY VGP_HANDLE(VGP_H_LIBRARY, 1, 1)
+#define HOUR 3600000 /* ms */
+
+static void begin(struct broker *b, struct guest *g)
+{
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(broker_start(b, NULL), 0);
+    assert_int_equal(guest_connect(g, b->sock, "users"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+static void end(struct broker *b, struct guest *g)
+{
+    guest_close(g);
+    assert_int_equal(broker_stop(b), 0);
+}
+
+/* Ends the provider's long call, when it is in it. */
+static void release(struct guest *g)
+{
+    int r = CUDA_ERROR_INVALID_VALUE;
+
+    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
+        usleep(10000);
+    assert_int_equal(r, 0);
+}
+
+/* The result of the call with this number; -1: not yet. */
+static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
+{
+    const uint32_t last = g->seq;
+    int r;
+
+    g->seq = seq;
+    r = guest_wait(g, slot, NULL, NULL, ms);
+    g->seq = last + 1000;
+    return r;
+}
+
+static int load(struct guest *g, bool library)
+{
+    static const char image[16] = "stays";
+    const struct vgp_args_vgpModuleLoad m = {.module = MODULE, .image_size = sizeof(image), .image_len = sizeof(image)};
+    const struct vgp_args_vgpLibraryLoad l = {.library = LIBRARY, .image_size = sizeof(image), .image_len = sizeof(image)};
+
+    if (library)
+        guest_submit(g, VGP_vgpLibraryLoad, 0, &l, sizeof(l), image, sizeof(image));
+    else
+        guest_submit(g, VGP_vgpModuleLoad, 0, &m, sizeof(m), image, sizeof(image));
+    return guest_wait(g, 0, NULL, NULL, 5000);
+}
+
+/*
+ * The provider waits for the work that may use what ends, in whichever context that is. The worker does other things
+ * meanwhile, and no context that may be waited for ends.
+ */
+static void ends_behind(struct guest *g, uint32_t seq)
+{
+    uint32_t ended;
+
+    assert_int_equal(CALL(g, vgpPing, .value = 1), 0);
+    assert_int_equal(result_of(g, 5, seq, 100), -1);
+    SUBMIT(g, 6, vgpCtxDestroy, .context = OTHER);
+    ended = g->seq++;
+    assert_int_equal(result_of(g, 6, ended, 200), -1);
+    release(g);
+    assert_int_equal(result_of(g, 5, seq, 5000), 0);
+    assert_int_equal(result_of(g, 6, ended, 5000), 0);
+}
+
+static void test_library(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    assert_int_equal(load(&g, true), 0);
+    SUBMIT(&g, 5, cuLibraryUnload, .library = LIBRARY);
+    ends_behind(&g, g.seq++);
+    end(&b, &g);
+}
+
+static void test_module_of_other(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    g.context = OTHER;
+    assert_int_equal(load(&g, false), 0);
+    g.context = primary;
+    SUBMIT(&g, 5, cuModuleUnload, .hmod = MODULE);
+    ends_behind(&g, g.seq++);
+    end(&b, &g);
+}
+
+static void test_memory_of_other(void **state)
+{
+    struct broker b;
+    struct guest g;
+    uint64_t p;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    g.context = OTHER;
+    assert_int_equal(guest_alloc(&g, LONG_BYTES, &p), 0);
+    g.context = primary;
+    SUBMIT(&g, 5, cuMemFree_v2, .dptr = p);
+    ends_behind(&g, g.seq++);
+    end(&b, &g);
+}
+
+static void region(struct guest *g, uint32_t id)
+{
+    const uint64_t va = 0x600000000000 + id * 0x10000;
+    const struct vgp_sock_map map = {.type = VGP_SOCK_MAP, .region = id, .va = va, .length = 4096};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_true(vgb_send_fds(g->sock, &map, sizeof(map), &fd, 1, 0) >= 0);
+    assert_int_equal(vgb_recv_fds(g->sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    assert_int_equal(CALL(g, vgpRegionRegister, .region = id, .va = va, .length = 4096), 0);
+    close(fd);
+}
+
+/* What a context had registered may be used by the work of other contexts, also when the context has ended. */
+static void test_registered_in_ended(void **state)
+{
+    const struct vgp_sock_map unmap = {.type = VGP_SOCK_UNMAP, .region = 1};
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    g.context = OTHER;
+    region(&g, 1);
+    g.context = primary;
+    const uint64_t since = vgb_now_ns();
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = STREAM), 0);
+    assert_int_equal(CALL(&g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = 700, .hStream = STREAM), 0);
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = OTHER), 0);
+    assert_true(vgb_now_ns() - since < 500000000u); /* which waits for no work of others */
+    assert_true(vgb_send_fds(g.sock, &unmap, sizeof(unmap), NULL, 0, 0) >= 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(m.status, 0);
+    assert_true(vgb_now_ns() - since >= 700000000u);
+    end(&b, &g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_library),
+        cmocka_unit_test(test_module_of_other),
+        cmocka_unit_test(test_memory_of_other),
+        cmocka_unit_test(test_registered_in_ended),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
