@@ -579,7 +579,8 @@ CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n)
     return cuMemsetD8Async(dst, value, n, NULL);
 }
 
-#define NEVER_NS 1800000000000ull /* a stream that is busy for longer than this does not come to its functions */
+#define NEVER_NS \
+    1800000000000ull /* a stream that is busy for longer than this does not come to its functions */
 
 struct host_func {
     CUhostFn fn;

@@ -72,8 +72,10 @@ static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
 static int load(struct guest *g, bool library)
 {
     static const char image[16] = "stays";
-    const struct vgp_args_vgpModuleLoad m = {.module = MODULE, .image_size = sizeof(image), .image_len = sizeof(image)};
-    const struct vgp_args_vgpLibraryLoad l = {.library = LIBRARY, .image_size = sizeof(image), .image_len = sizeof(image)};
+    const struct vgp_args_vgpModuleLoad m = {
+        .module = MODULE, .image_size = sizeof(image), .image_len = sizeof(image)};
+    const struct vgp_args_vgpLibraryLoad l = {
+        .library = LIBRARY, .image_size = sizeof(image), .image_len = sizeof(image)};
 
     if (library)
         guest_submit(g, VGP_vgpLibraryLoad, 0, &l, sizeof(l), image, sizeof(image));
@@ -194,13 +196,80 @@ static void test_registered_in_ended(void **state)
     end(&b, &g);
 }
 
+/* A green context. */
+static void make_green(struct guest *g)
+{
+    const uint64_t desc = VGP_HANDLE(VGP_H_RESOURCE_DESC, 1, 1);
+    const struct vgp_args_vgpDevResource ask = {.what = VGP_RESOURCE_DEVICE, .type = CU_DEV_RESOURCE_TYPE_SM};
+    const struct vgp_args_vgpResourceDesc describe = {.desc = desc, .resources_len = 1};
+    const struct vgp_ret_vgpDevResource *r = NULL;
+    uint64_t id;
+
+    assert_int_equal(guest_call(g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
+    id = r->resource;
+    guest_submit(g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
+    assert_int_equal(guest_wait(g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(CALL(g, vgpGreenCtxCreate, .green = VGP_HANDLE(VGP_H_GREEN, 1, 1), .context = OTHER,
+                          .desc = desc, .flags = CU_GREEN_CTX_DEFAULT_STREAM),
+                     0);
+}
+
+/* The page through which the streams of a green context see the guest's answers is registered in the context below. */
+static void test_page_of_green(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    make_green(&g);
+    g.context = OTHER;
+    assert_int_equal(CALL(&g, vgpExtSemOp, .what = VGP_EXTSEM_WAIT, .cookie = 41), 0);
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpGreenCtxDestroy, .green = VGP_HANDLE(VGP_H_GREEN, 1, 1)), 0);
+    assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
+    end(&b, &g);
+}
+
+#define FUNCTIONS 1024 /* HOST_FUNCS_MAX of host_function.c */
+
+/* Functions that a stream never comes to are not counted when its context has ended, and count until then. */
+static void test_functions_never_run(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    for (int i = 0; i < 3; i++) {
+        const uint64_t context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7 + i);
+        const uint64_t stream = VGP_HANDLE(VGP_H_STREAM, 1, 1 + i);
+
+        assert_int_equal(CALL(&g, vgpCtxCreate, .context = context), 0);
+        g.context = context;
+        assert_int_equal(CALL(&g, cuStreamCreate, .phStream = stream), 0);
+        assert_int_equal(CALL(&g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = HOUR, .hStream = stream), 0);
+        for (int k = 0; k < FUNCTIONS; k++)
+            assert_int_equal(
+                i == 2 ? CALL(&g, vgpExtSemOp, .stream = stream, .what = VGP_EXTSEM_WAIT, .cookie = 41)
+                       : CALL(&g, vgpLaunchHostFunc, .stream = stream, .cookie = 41),
+                0);
+        g.context = primary;
+        assert_int_equal(CALL(&g, vgpLaunchHostFunc, .cookie = 42), CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(CALL(&g, vgpCtxDestroy, .context = context), 0);
+    }
+    assert_int_equal(CALL(&g, vgpLaunchHostFunc, .cookie = 42), 0);
+    end(&b, &g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_library),
-        cmocka_unit_test(test_module_of_other),
-        cmocka_unit_test(test_memory_of_other),
-        cmocka_unit_test(test_registered_in_ended),
+        cmocka_unit_test(test_library),         cmocka_unit_test(test_module_of_other),
+        cmocka_unit_test(test_memory_of_other), cmocka_unit_test(test_registered_in_ended),
+        cmocka_unit_test(test_page_of_green),   cmocka_unit_test(test_functions_never_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,7 @@ CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, str
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
 /* Marks the function as a signal of, or wait for, external semaphores. */
 void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what);
+enum vgp_extsem_op wrk_host_func_semaphores(const struct wrk_host_func *f);
 /* Operation of a provider node, if its function is for external semaphores. */
 enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
 void wrk_host_func_run(void *func);
@@ -230,7 +231,8 @@ struct wrk_host_page;
  * address can be reused. Returns the remainder for wrk_host_func_context_gone(); NULL: nothing. */
 struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx);
 /*
- * Called when the context has ended; `registered`: except for its registrations. Takes `page` over.
+ * Called when the context has ended; `registered`: except for its registrations, and the context that has them is
+ * current. Takes `page` over.
  */
 void wrk_host_func_context_gone(struct wrk_host_page *page, bool registered);
 /* No-op function for a node that no longer moves bytes. */

@@ -34,7 +34,12 @@
 
 struct wrk_host_func {
     atomic_uint refs;
-    VGB_LISTED struct wrk_host_func *next; /* in `untold` */
+    VGB_LISTED struct wrk_host_func *next; /* in `untold`; of one-time functions in `pending` */
+    VGB_LISTED struct wrk_host_func **at;  /* of one-time functions: what names it in `pending` */
+    CUcontext ctx;                         /* one-time: the stream's, or the one below; NULL: ending, ended */
+    VGB_LISTED struct wrk_host_page *end;  /* the end of its context, until it has landed */
+    bool counted;                          /* in `waiting` */
+    bool orphan;                           /* its run is counted in stream_waits, and in no list */
     uint64_t cookie;
     bool once; /* from cuLaunchHostFunc or cuStreamAddCallback: the guest knows when it has run */
     bool told; /* the guest was told of its end, or never heard of it */
@@ -70,9 +75,10 @@ static struct run *runs;
 static struct wrk_host_page *pages; /* of contexts whose end has not begun */
 static unsigned stream_waits;       /* orphans included: bounds what a provider may hold */
 static uint64_t owed;               /* requests not answered by a record yet */
-static unsigned waiting;            /* pending one-time functions */
+static unsigned waiting;            /* pending one-time functions, but those whose context has ended */
 static unsigned in_graphs;          /* functions of graphs */
 static struct wrk_host_func *untold;
+static struct wrk_host_func *pending; /* one-time functions */
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
 static struct wrk_worker *self;
@@ -294,7 +300,7 @@ static void stream_run_abandon_locked(struct run **at)
     } else {
         leave_locked(at);
         r->page = NULL;
-        r->orphan = true;
+        r->orphan = r->f->orphan = true;
     }
 }
 
@@ -307,7 +313,8 @@ static void hostfunc_ask(void *arg)
     pthread_mutex_lock(&lock);
     orphan = run->orphan;
     if (orphan) {
-        stream_waits--;
+        stream_waits -= run->f->orphan;
+        run->f->orphan = false;
     } else {
         /* under the lock: once it is ASKED its context's end gives the slot to another run */
         __atomic_store_n(&self->win.shared->host_done[run->slot], run->sequence - 1, __ATOMIC_RELEASE);
@@ -329,7 +336,6 @@ static void hostfunc_ask(void *arg)
 
 CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f)
 {
-    CUstreamBatchMemOpParams op = {0};
     CUdeviceptr word = 0;
     struct run *r = stream_run(w, f, &word);
     /* Once the provider has it, its context's end may free it. */
@@ -351,12 +357,42 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     }
     if (!r)
         return res;
-    op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-    op.waitValue.address = word;
-    op.waitValue.value = sequence;
     /* Later runs in this slot have higher numbers: none can make it wait again. */
-    op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    CUstreamBatchMemOpParams op = {
+        .waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, word, {sequence}, CU_STREAM_WAIT_VALUE_GEQ, 0}};
     return wrk_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);
+}
+
+/* The functions of an ending context, whose address may name another one before they are looked at again. */
+static struct wrk_host_page *pending_leave_locked(CUcontext ctx, struct wrk_host_page *p)
+{
+    for (struct wrk_host_func *f = pending; f; f = f->next) {
+        if (f->ctx != ctx)
+            continue;
+        if (!p && !(p = calloc(1, sizeof(*p))))
+            break; /* no memory: they stay counted */
+        f->ctx = NULL;
+        f->end = p;
+    }
+    return p;
+}
+
+static void uncount_locked(struct wrk_host_func *f)
+{
+    waiting -= f->counted;
+    stream_waits -= f->orphan;
+    f->counted = f->orphan = false;
+}
+
+/* A stream that failed, or that its context cut off, does not run its functions; should one run yet, it is there. */
+static void pending_gone_locked(const struct wrk_host_page *p)
+{
+    for (struct wrk_host_func *f = pending; f; f = f->next) {
+        if (f->end == p) {
+            f->end = NULL;
+            uncount_locked(f);
+        }
+    }
 }
 
 struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx)
@@ -368,6 +404,8 @@ struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx)
         at = &(*at)->next;
     p = *at;
     *at = p ? p->next : NULL;
+    if (ctx)
+        p = pending_leave_locked(ctx, p);
     pthread_mutex_unlock(&lock);
     return p;
 }
@@ -383,19 +421,16 @@ void wrk_host_func_context_gone(struct wrk_host_page *p, bool registered)
         else
             at = &(*at)->next;
     }
+    pending_gone_locked(p);
     pthread_mutex_unlock(&lock);
     /* Without the lock: waits for work, including host functions, of the underlying context. */
-    if (registered && wrk_provider.cuMemHostUnregister)
+    if (p->base && registered && wrk_provider.cuMemHostUnregister)
         wrk_provider.cuMemHostUnregister(p->base);
     pthread_mutex_lock(&lock);
-    wrk_window_alias_give(&self->win, p->base);
+    if (p->base)
+        wrk_window_alias_give(&self->win, p->base);
     pthread_mutex_unlock(&lock);
     free(p);
-}
-
-void wrk_host_func_nothing(void *unused)
-{
-    (void)unused;
 }
 
 struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time)
@@ -416,6 +451,15 @@ struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, b
         waiting += one_time;
         in_graphs += !one_time;
     }
+    if (f && one_time) {
+        f->counted = true;
+        /* Work of a green context goes on when that has ended. */
+        f->ctx = w->call.other[1] ? w->call.other[1] : wrk_base_context(w->current);
+        f->at = &pending;
+        if ((f->next = pending))
+            pending->at = &f->next;
+        pending = f;
+    }
     pthread_mutex_unlock(&lock);
     return f;
 }
@@ -429,8 +473,14 @@ struct wrk_host_func *wrk_host_func_get(struct wrk_host_func *f)
 static void free_func(struct wrk_host_func *f)
 {
     pthread_mutex_lock(&lock);
-    waiting -= f->once;
-    in_graphs -= !f->once;
+    if (f->once) {
+        uncount_locked(f);
+        *f->at = f->next;
+        if (f->next)
+            f->next->at = f->at;
+    } else {
+        in_graphs--;
+    }
     pthread_mutex_unlock(&lock);
     free(f);
 }
@@ -481,52 +531,9 @@ void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op wh
     wrk_semaphores_made += what != VGP_EXTSEM_NONE;
 }
 
-enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node)
+enum vgp_extsem_op wrk_host_func_semaphores(const struct wrk_host_func *f)
 {
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    CUDA_HOST_NODE_PARAMS p = {0};
-
-    if (!wrk_provider.cuGraphNodeGetType || !wrk_provider.cuGraphHostNodeGetParams ||
-        wrk_provider.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_HOST ||
-        wrk_provider.cuGraphHostNodeGetParams(node, &p) != CUDA_SUCCESS || p.fn != wrk_host_func_run ||
-        !p.userData)
-        return VGP_EXTSEM_NONE;
-    return ((const struct wrk_host_func *)p.userData)->semaphores;
-}
-
-void wrk_tell_released(struct wrk_worker *w, uint64_t cookie)
-{
-    while (!wrk_notify(w, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 1000))
-        continue;
-}
-
-static void host_func_gone(void *arg)
-{
-    wrk_host_func_put(arg);
-}
-
-/* A driver without user objects (before 11.3) keeps it for as long as the client lives. */
-CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out)
-{
-    struct wrk_host_func *f = wrk_host_func_new(w, cookie, false);
-    CUuserObject object;
-    CUresult r;
-
-    if (!f)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = f;
-    if (!wrk_provider.cuUserObjectCreate || !wrk_provider.cuGraphRetainUserObject ||
-        !wrk_provider.cuUserObjectRelease)
-        return CUDA_SUCCESS;
-    r = wrk_provider.cuUserObjectCreate(&object, f, host_func_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
-    if (r != CUDA_SUCCESS) {
-        wrk_host_func_drop(f);
-        return r;
-    }
-    r = wrk_provider.cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
-    if (r != CUDA_SUCCESS)
-        wrk_provider.cuUserObjectRelease(object, 1);
-    return r;
+    return f->semaphores;
 }
 
 /* A record answers a single request. False: none is open. */
@@ -579,12 +586,10 @@ CUresult wrk_do_vgpHostFuncFinished(struct wrk_call *c, const struct vgp_args_vg
     pthread_once(&once, init);
     pthread_mutex_lock(&lock);
     asked = find_asked_locked(a->slot, a->sequence, &at) && take_answer_locked();
-    if (asked && *at) {
-        if ((*at)->f)
-            stream_run_end_locked(at);
-        else
-            (*at)->done = true;
-    }
+    if (asked && *at && (*at)->f)
+        stream_run_end_locked(at);
+    else if (asked && *at)
+        (*at)->done = true;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     if (!asked)

@@ -339,7 +339,9 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     (void)w;
     (void)r;
     r = wrk_provider.cuGreenCtxDestroy((CUgreenCtx)(uintptr_t)wait->arg[0]);
+    wrk_provider.cuCtxSetCurrent((CUcontext)(uintptr_t)wait->arg[2]); /* which the page is registered in */
     wrk_host_func_context_gone((struct wrk_host_page *)(uintptr_t)wait->arg[1], true);
+    wrk_provider.cuCtxSetCurrent(NULL);
     return r;
 }
 
@@ -371,6 +373,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
     wait->blocking = true; /* it may wait for the work */
     wait->arg[0] = (uintptr_t)g->object;
     wait->arg[1] = (uintptr_t)wrk_host_func_context_ends(g->on.ctx);
+    wait->arg[2] = (uintptr_t)g->on.base_ctx;
     green_leave(c->w, g);
     wrk_captures_settle(c->w);
     wrk_captures_context_ends();
