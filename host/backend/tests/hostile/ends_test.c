@@ -182,6 +182,57 @@ static void test_time_limit(void **state)
     end(&b, &g);
 }
 
+#define STREAMS 24
+
+/* Puts work into streams of a context of its own, the last of which ends after STREAMS * `each` ms, and ends the context. */
+static void end_with_work(struct guest *g, unsigned each)
+{
+    const uint64_t primary = g->context;
+
+    assert_int_equal(CALL(g, vgpCtxCreate, .context = OTHER), 0);
+    g->context = OTHER;
+    for (unsigned i = 0; i < STREAMS; i++) {
+        const uint64_t stream = VGP_HANDLE(VGP_H_STREAM, 1, 1 + i);
+
+        assert_int_equal(CALL(g, cuStreamCreate, .phStream = stream), 0);
+        assert_int_equal(CALL(g, cuMemsetD8Async, .uc = VALUE_BUSY, .N = (i + 1) * each, .hStream = stream),
+                         0);
+    }
+    g->context = primary;
+    SUBMIT(g, 5, vgpCtxDestroy, .context = OTHER);
+}
+
+/* The limit is once for all work of a context that ends, however many streams have some. */
+static void test_time_limit_once(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g, "--client-time-limit");
+    end_with_work(&g, HOUR / STREAMS);
+    assert_true(guest_wait_dead(&g, 8000));
+    assert_non_null(strstr(g.s->dead_text, "--client-time-limit"));
+    end(&b, &g);
+}
+
+/* Work that goes on while its context ends meets no limit, however much there is. */
+static void test_time_limit_not_met(void **state)
+{
+    struct broker b;
+    struct guest g;
+    uint32_t seq;
+
+    (void)state;
+    begin(&b, &g, "--client-time-limit");
+    const uint64_t since = vgb_now_ns();
+    end_with_work(&g, 150);
+    seq = g.seq++;
+    assert_int_equal(result_of(&g, 5, seq, 10000), 0);
+    assert_true(vgb_now_ns() - since >= STREAMS * 150000000ull);
+    end(&b, &g);
+}
+
 /* Nor does a green one, whose work is that of the context below. */
 static void test_time_limit_of_green(void **state)
 {
@@ -264,6 +315,8 @@ int main(void)
         cmocka_unit_test(test_given_up_as_other_ends),
         cmocka_unit_test(test_work_of_ended_green),
         cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_time_limit_once),
+        cmocka_unit_test(test_time_limit_not_met),
         cmocka_unit_test(test_time_limit_of_green),
         cmocka_unit_test(test_handle_of_ended),
         cmocka_unit_test(test_end_refused),

@@ -141,7 +141,7 @@ bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags);
 /* Records that a call that puts work into its stream has succeeded. */
 void wrk_flow_issued(struct wrk_call *c);
 /* Forgets a context that ends. Its work counts until `end` has landed; NULL: no more from now on. The context exists. */
-void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end);
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait *end);
 void wrk_flow_context_gone(const struct wrk_wait *end);
 /* The same for a green context, whose work is that of the context below from now on. */
 void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base);

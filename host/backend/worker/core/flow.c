@@ -44,7 +44,8 @@ struct mark {
     /* the end of its context, which completes it; NULL: its context is not ending */
     VGB_LENT const struct wrk_wait *ending;
     bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
-    unsigned steps; /* of an ending context: marks that it stands for */
+    VGB_OWNED struct wrk_rest *rest; /* of an ending context; NULL: its progress is not noted */
+    unsigned seen;                   /* marks of `rest` that were complete at the last look */
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
     uint32_t key; /* key common to all its calls, 0: they differ */
@@ -166,6 +167,7 @@ static void forget(const struct mark *m)
 {
     flow.calls -= m->calls;
     flow.cost_ns -= m->cost_ns;
+    free(m->rest);
 }
 
 /* Completes a mark: charges the duration of its work not overlapping earlier work. */
@@ -263,7 +265,11 @@ static void reap(struct wrk_worker *w, uint64_t now)
         struct mark m = flow.marks[i];
 
         enum wrk_state is = state_of(w, &m, now);
+        unsigned parts = m.rest ? atomic_load(&m.rest->done) : 0;
 
+        if (parts != m.seen)
+            flow.progress_ns = now;
+        m.seen = parts;
         count_unknown(&m, is == WRK_UNKNOWN);
         if (is != WRK_COMPLETE) {
             flow.marks[left++] = m;
@@ -458,15 +464,17 @@ static void mark_context(struct wrk_worker *w, CUcontext ctx)
     }
 }
 
-/* The work of the context is counted until the end has landed, which waits for it; its events end before. */
-void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end)
+/* The work of the context is counted until the end has landed, which waits for it. */
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait *end)
 {
-    struct mark rest = {.ending = end, .steps = 1, .begun_ns = vgb_now_ns()};
-    unsigned left = 0;
+    struct mark all = {.ending = end, .begun_ns = vgb_now_ns()};
+    unsigned left = 0, had;
 
     mark_context(w, ctx);
-    reap(w, rest.begun_ns);
-    for (unsigned i = 0; i < flow.nmarks; i++) {
+    reap(w, all.begun_ns);
+    all.rest = end && wrk_client_limits.time_s ? wrk_rest_new(ctx, flow.nmarks) : NULL;
+    had = flow.nmarks;
+    for (unsigned i = 0; i < had; i++) {
         struct mark m = flow.marks[i];
 
         if (m.ctx != ctx) {
@@ -474,18 +482,21 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk
             continue;
         }
         count_unknown(&m, false);
-        rest.calls += m.calls;
-        rest.cost_ns += m.cost_ns;
-        rest.steps++;
-        if (m.event)
+        all.calls += m.calls;
+        all.cost_ns += m.cost_ns;
+        if (m.event && all.rest)
+            all.rest->events[all.rest->n++] = m.event;
+        else if (m.event)
             wrk_provider.cuEventDestroy_v2(m.event);
     }
     flow.nmarks = left;
     drop_events(ctx);
-    if (rest.steps > 1 && end)
-        flow.marks[flow.nmarks++] = rest;
-    else
-        forget(&rest);
+    if (left < had && end) {
+        end->rest = all.rest;
+        flow.marks[flow.nmarks++] = all;
+    } else {
+        forget(&all);
+    }
 }
 
 void wrk_flow_context_gone(const struct wrk_wait *end)
@@ -515,15 +526,6 @@ void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base)
 
 /* ---- what the loop asks ---- */
 
-static unsigned ending_steps(void)
-{
-    unsigned most = 1;
-
-    for (unsigned i = 0; i < flow.nmarks; i++)
-        most = flow.marks[i].steps > most ? flow.marks[i].steps : most;
-    return most;
-}
-
 static void limit_time(struct wrk_worker *w, uint64_t now)
 {
     uint64_t most = (uint64_t)wrk_client_limits.time_s * 1000000000u;
@@ -533,8 +535,6 @@ static void limit_time(struct wrk_worker *w, uint64_t now)
     if (gap > 2 * (uint64_t)LOOK_LIMIT_NS)
         flow.progress_ns += gap - LOOK_LIMIT_NS;
     flow.looked_ns = now;
-    /* Of the work of a context that ends it is not known when parts of it complete. */
-    most *= ending_steps();
     if (!most || !flow.nmarks || flow.progress_ns > now || now - flow.progress_ns <= most)
         return;
     wrk_limit_hit("seconds without an end of any work", wrk_client_limits.time_s, "--client-time-limit");

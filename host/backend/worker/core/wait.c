@@ -185,6 +185,8 @@ static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult 
     bool dispatcher = pthread_equal(pthread_self(), w->quota.dispatcher);
 
     if (wait->finish) {
+        if (wait->rest)
+            wrk_rest_await(wait->rest);
         wrk_wait_unused(w, wait);
         r = wait->finish(w, wait, r);
     }

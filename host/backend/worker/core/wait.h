@@ -53,6 +53,7 @@ struct wrk_wait {
     VGB_LISTED struct wrk_wait *holds, **holds_at; /* links in waits.holders; holds_at NULL: not there */
     bool events_gone;                              /* the context of the events ended, and they with it */
     bool green_gone; /* `ctx` ended; if it was a green context, the events, of the context below, are there */
+    VGB_LENT struct wrk_rest *rest; /* of the context that finish ends; until the wait lands */
     unsigned nevents, done;
     CUevent events[WRK_WAIT_EVENTS];
     CUevent borrowed; /* event of the application (cuEventSynchronize), not from the pool */
@@ -61,6 +62,17 @@ struct wrk_wait {
     void *buffer;        /* reply payload; not owned */
     uint32_t payload;    /* size of `buffer`, bytes */
     bool payload_always; /* the payload is sent also after an error */
+};
+
+/*
+ * Marks behind the work of a context that ends. Its end waits for them one by one, so that the time limit sees the work
+ * go on.
+ */
+struct wrk_rest {
+    CUcontext ctx;
+    atomic_uint done; /* marks found complete, by the end */
+    unsigned n;       /* marks, then those left */
+    CUevent events[]; /* of `ctx` */
 };
 
 /* Position of a stream at its last vgpStreamThrottle. */
@@ -135,6 +147,10 @@ void wrk_call_uses(struct wrk_call *c, CUcontext ctx);
  * runs on a waiter, after the ends under way.
  */
 void wrk_wait_use_all(struct wrk_wait *wait);
+/* Has room for n marks; NULL: no memory. */
+struct wrk_rest *wrk_rest_new(CUcontext ctx, unsigned n);
+/* On the waiter that ends the context, before: waits for the marks, and destroys them. No context is current after it. */
+void wrk_rest_await(struct wrk_rest *rest);
 /* Filter that tracks streams destroyed with work in flight, which a wait for their context must
  * cover. */
 void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);

@@ -3,6 +3,8 @@
 #include "core.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
 
 /* A destroyed stream still finishes its work, but can no longer be queried. From then on its
  * context is waited for as a whole, on a waiter, until such a wait that began later has ended. */
@@ -127,6 +129,55 @@ CUresult wrk_wait_context_whole(struct wrk_wait *wait)
     pthread_mutex_unlock(&orphans.lock);
     return a.result;
 }
+
+/* ---- the work of a context that ends ---- */
+
+#define REST_FIRST_NS 50000l
+#define REST_LAST_NS 10000000l
+
+struct wrk_rest *wrk_rest_new(CUcontext ctx, unsigned n)
+{
+    struct wrk_rest *rest = calloc(1, sizeof(*rest) + n * sizeof(rest->events[0]));
+
+    if (rest)
+        rest->ctx = ctx;
+    return rest;
+}
+
+/* Destroys the marks that are complete, or of which that cannot be told. */
+static void rest_look(struct wrk_rest *rest)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < rest->n; i++) {
+        CUevent e = rest->events[i];
+        enum wrk_state is = wrk_ask_event(&wrk_provider, e).state;
+
+        if (is == WRK_RUNNING) {
+            rest->events[left++] = e;
+            continue;
+        }
+        wrk_provider.cuEventDestroy_v2(e);
+        if (is == WRK_COMPLETE)
+            atomic_fetch_add(&rest->done, 1);
+    }
+    rest->n = left;
+}
+
+void wrk_rest_await(struct wrk_rest *rest)
+{
+    struct timespec step = {.tv_nsec = REST_FIRST_NS};
+
+    if (wrk_provider.cuCtxSetCurrent(rest->ctx) != CUDA_SUCCESS)
+        return; /* they end with it */
+    for (rest_look(rest); rest->n; rest_look(rest)) {
+        nanosleep(&step, NULL);
+        step.tv_nsec = step.tv_nsec < REST_LAST_NS ? 2 * step.tv_nsec : REST_LAST_NS;
+    }
+    wrk_provider.cuCtxSetCurrent(NULL);
+}
+
+/* ---- all contexts, and all streams of one ---- */
 
 void wrk_wait_use_all(struct wrk_wait *wait)
 {

@@ -66,8 +66,7 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
 
 /* Removes all uses of a context that `end` is about to end. Returns the bytes of its memory,
  * charged until it has ended. */
-static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx,
-                              const struct wrk_wait *end)
+static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx, struct wrk_wait *end)
 {
     wrk_set_context(w, ctx);
     wrk_flow_context_ends(w, ctx, end);
