@@ -113,53 +113,6 @@ static struct stream *stream_of(CUstream s)
     return (struct stream *)s;
 }
 
-CUresult cuInit(unsigned flags)
-{
-    (void)flags;
-    const char *code = getenv("VGPU_TEST_BROKEN");
-    return code ? (CUresult)atoi(code) : CUDA_SUCCESS;
-}
-
-CUresult cuDriverGetVersion(int *v)
-{
-    const char *version = getenv("VGPU_TEST_VERSION"); /* an older or newer driver */
-
-    *v = version ? atoi(version) : 13000;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetCount(int *n)
-{
-    *n = getenv("VGPU_TEST_TWO") ? 2 : 1;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGet(CUdevice *d, int ordinal)
-{
-    int n;
-
-    cuDeviceGetCount(&n);
-    *d = ordinal;
-    return ordinal >= n ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetName(char *name, int len, CUdevice d)
-{
-    (void)d;
-    snprintf(name, (size_t)len, "Test GPU");
-    return CUDA_SUCCESS;
-}
-
-/* $VGPU_TEST_MEMORY MiB. */
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
-{
-    const char *mib = getenv("VGPU_TEST_MEMORY");
-
-    (void)d;
-    *bytes = mib ? (size_t)atoi(mib) << 20 : (size_t)1 << 30;
-    return CUDA_SUCCESS;
-}
-
 CUresult cuCtxSetCurrent(CUcontext c)
 {
     if (testprov_green_ended(c))

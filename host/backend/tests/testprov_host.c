@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The test provider's host memory, stream memory operations, which do not make a stream wait, and NVML. */
+/*
+ * The test provider's host memory, stream-ordered allocation, stream memory operations, which do not make a stream wait, the device,
+ * and NVML.
+ */
 #include <cuda.h>
 
 #include <stdio.h>
@@ -20,6 +23,21 @@ CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
     return p && n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n);
+CUresult cuMemFree_v2(CUdeviceptr p);
+
+CUresult cuMemAllocAsync(CUdeviceptr *p, size_t n, CUstream s)
+{
+    (void)s;
+    return cuMemAlloc_v2(p, n);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s)
+{
+    (void)s;
+    return cuMemFree_v2(p);
+}
+
 CUresult cuMemHostUnregister(void *p)
 {
     if (!testprov_current())
@@ -38,6 +56,53 @@ CUresult cuStreamBatchMemOp_v2(CUstream s, unsigned n, CUstreamBatchMemOpParams 
     (void)s;
     (void)ops;
     return n && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuInit(unsigned flags)
+{
+    (void)flags;
+    const char *code = getenv("VGPU_TEST_BROKEN");
+    return code ? (CUresult)atoi(code) : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *v)
+{
+    const char *version = getenv("VGPU_TEST_VERSION"); /* an older or newer driver */
+
+    *v = version ? atoi(version) : 13000;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *n)
+{
+    *n = getenv("VGPU_TEST_TWO") ? 2 : 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *d, int ordinal)
+{
+    int n;
+
+    cuDeviceGetCount(&n);
+    *d = ordinal;
+    return ordinal >= n ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice d)
+{
+    (void)d;
+    snprintf(name, (size_t)len, "Test GPU");
+    return CUDA_SUCCESS;
+}
+
+/* $VGPU_TEST_MEMORY MiB. */
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
+{
+    const char *mib = getenv("VGPU_TEST_MEMORY");
+
+    (void)d;
+    *bytes = mib ? (size_t)atoi(mib) << 20 : (size_t)1 << 30;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetPCIBusId(char *text, int room, CUdevice d)

@@ -461,6 +461,8 @@ static struct sg_rec *take_owned(const struct sg_ctx *ctx, uint64_t *from)
     return r;
 }
 
+void (*_Atomic sg_mem_pool_account)(uint64_t pool, int64_t delta);
+
 void sg_mem_release_owned(struct sg_ctx *ctx)
 {
     struct sg_rec *r;
@@ -469,8 +471,11 @@ void sg_mem_release_owned(struct sg_ctx *ctx)
     pthread_mutex_lock(&sg_mem_lock);
     sg_space(ctx)->released = sg_space(ctx)->id; /* nothing is added from here on */
     pthread_mutex_unlock(&sg_mem_lock);
-    while ((r = take_owned(ctx, &from)) != NULL)
+    while ((r = take_owned(ctx, &from)) != NULL) {
+        if (r->info.async && !r->info.imported && sg_mem_pool_account)
+            sg_mem_pool_account(r->info.pool, -(int64_t)r->info.size);
         rec_free(r);
+    }
 }
 
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)

@@ -264,12 +264,37 @@ static void test_functions_never_run(void **state)
     end(&b, &g);
 }
 
+/* Memory of a pool outlives the context in which it was allocated, and stays charged. */
+static void test_pool_memory(void **state)
+{
+    const struct vgp_args_cuMemAllocAsync args = {.bytesize = 4u << 20};
+    const void *reply = NULL;
+    struct broker b;
+    struct guest g;
+    uint64_t p;
+
+    (void)state;
+    begin(&b, &g);
+    const uint64_t primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = OTHER), 0);
+    g.context = OTHER;
+    assert_int_equal(guest_call(&g, VGP_cuMemAllocAsync, &args, sizeof(args), &reply, NULL), 0);
+    memcpy(&p, reply, sizeof(p));
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = OTHER), 0);
+    assert_int_equal(g.s->memory_used, 4u << 20);
+    assert_int_equal(CALL(&g, cuMemFreeAsync, .dptr = p), 0);
+    assert_int_equal(g.s->memory_used, 0);
+    end(&b, &g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library),         cmocka_unit_test(test_module_of_other),
         cmocka_unit_test(test_memory_of_other), cmocka_unit_test(test_registered_in_ended),
         cmocka_unit_test(test_page_of_green),   cmocka_unit_test(test_functions_never_run),
+        cmocka_unit_test(test_pool_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

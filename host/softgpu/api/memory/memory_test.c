@@ -521,6 +521,33 @@ static void test_virtual_memory(void **state)
     ctx_end(c);
 }
 
+/* A context's memory of a pool ends with it, and leaves room in the pool. */
+static void test_pool_of_ended(void **state)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .maxSize = 32u << 20};
+    CUcontext c = ctx_begin(), other;
+    CUmemoryPool pool;
+    CUdeviceptr p;
+    uint64_t used;
+
+    (void)state;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuMemPoolCreate(&pool, &props));
+    for (int i = 0; i < 3; i++) {
+        OK(cuCtxCreate_v2(&other, 0, 0));
+        OK(cuMemAllocFromPoolAsync(&p, 32u << 20, pool, NULL));
+        IS(cuMemAllocFromPoolAsync(&p, 4096, pool, NULL), OUT_OF_MEMORY);
+        OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+        assert_int_equal(used, 32u << 20);
+        OK(cuCtxDestroy_v2(other));
+        OK(cuCtxSetCurrent(c));
+        OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+        assert_int_equal(used, 0);
+    }
+    OK(cuMemPoolDestroy(pool));
+    ctx_end(c);
+}
+
 const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_memory),
     cmocka_unit_test(test_memset),
@@ -528,6 +555,7 @@ const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_host_memory),
     cmocka_unit_test(test_pointer_attributes),
     cmocka_unit_test(test_pools),
+    cmocka_unit_test(test_pool_of_ended),
     cmocka_unit_test(test_descriptors),
     cmocka_unit_test(test_virtual_memory),
     cmocka_unit_test(test_released_physical_memory),

@@ -45,6 +45,7 @@ struct sg_pool *sg_pool_new(int device, bool is_default, uint64_t max)
     p->fd = -1;
     p->is_default = is_default;
     p->max = max;
+    sg_mem_pool_account = sg_pool_account;
     for (int i = 0; i < 3; i++)
         p->reuse[i] = 1;
     if (!sg_obj_register(&p->obj)) {
@@ -160,10 +161,11 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     r = !fits          ? CUDA_ERROR_OUT_OF_MEMORY
         : p->shareable ? sg_share_alloc(ctx, n, handle, p->access, &addr)
                        : sg_mem_alloc_pool(ctx, n, handle, p->access, &addr);
+    if (r == CUDA_SUCCESS)
+        sg_pool_account(handle, (int64_t)n); /* before the next one is asked whether it fits */
     pthread_mutex_unlock(&p->access_lock);
     if (r != CUDA_SUCCESS)
         return r;
-    sg_pool_account(handle, (int64_t)n);
     *dptr = addr;
     return CUDA_SUCCESS;
 }

@@ -25,10 +25,12 @@ CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree
 {
     struct wrk_wait *wait;
     CUcontext of;
+    bool other; /* the provider waits for the work of another context, too, or of any */
 
     if (!wrk_provider.cuMemFree_v2)
         return wrk_missing(c, "cuMemFree");
-    if (wrk_quota_context(c->w, a->dptr, &of) && of != wrk_base_context(c->w->current))
+    other = wrk_quota_context(c->w, a->dptr, &of) && of != wrk_base_context(c->w->current);
+    if (other)
         wrk_call_uses(c, of);
     wait = wrk_wait_new(c);
     if (!wait)
@@ -37,7 +39,7 @@ CUresult wrk_do_cuMemFree_v2(struct wrk_call *c, const struct vgp_args_cuMemFree
     wait->finish = finish_free;
     wait->arg[0] = a->dptr;
     CUresult r = wrk_wait_add_context(c, wait);
-    wait->blocking |= c->other[0] != NULL; /* the provider waits for the work of the memory's context */
+    wait->blocking |= other;
     if (r != CUDA_SUCCESS && cua_error_is_sticky(r))
         return wrk_wait_fail(c, wait, r);
     return wrk_wait_start(c, wait);

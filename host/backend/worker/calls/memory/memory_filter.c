@@ -30,6 +30,16 @@ static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
     return r;
 }
 
+/* Memory of a pool is the pool's, which no context ends; the software GPU ends it with its context. */
+static CUresult account_pool(CUresult r, uint64_t address, uint64_t bytes)
+{
+    if (r == CUDA_SUCCESS && !wrk_capabilities.private_memory)
+        wrk_quota_remember(self, address, bytes, NULL);
+    else
+        account(r, address, bytes);
+    return r;
+}
+
 static CUresult q_alloc(CUdeviceptr *p, size_t n)
 {
     uint64_t held = device_bytes(n);
@@ -93,7 +103,7 @@ static CUresult q_async(CUdeviceptr *p, size_t n, CUstream s)
     if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocAsync(p, n, s);
-    return account(r, *p, held);
+    return account_pool(r, *p, held);
 }
 
 static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
@@ -105,7 +115,7 @@ static CUresult q_pool(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream s)
     if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocFromPoolAsync(p, n, pool, s);
-    return account(r, *p, held);
+    return account_pool(r, *p, held);
 }
 
 static CUresult q_free_async(CUdeviceptr p, CUstream s)
