@@ -368,6 +368,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
     return fault;
 }
 
+static CUdeviceptr opened; /* latest */
+static CUcontext opened_in;
+
 /* Of another process: the address cannot be used here, so the test only looks at it. */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 {
@@ -375,12 +378,16 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !real(&h, &object))
         return CUDA_ERROR_UNKNOWN;
-    *p = object;
+    *p = opened = object;
+    opened_in = current;
     return CUDA_SUCCESS;
 }
 
+/* In the context that has opened it, as with the software GPU. */
 CUresult cuIpcCloseMemHandle(CUdeviceptr p)
 {
+    if (p && p == opened && current != opened_in)
+        return CUDA_ERROR_INVALID_CONTEXT;
     return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -19,6 +19,7 @@
 #include "proc.h"
 #include "testprov.h"
 #include "vgb_msg.h"
+#include "vgb_log.h"
 #include "vgp_calls.h"
 
 struct token {
@@ -158,6 +159,48 @@ static void test_accounts(void **state)
     assert_int_equal(close_mem(&two, q), 0);
     assert_null(broker_books(b->pid));
     guest_close(&two);
+}
+
+/* What the driver does not close is still open, and stays charged; what is being closed keeps its context. */
+static void test_refused(void **state)
+{
+    const uint64_t other = VGP_HANDLE(VGP_H_CONTEXT, 1, 7), most = 64u << 20;
+    const char *const options[] = {"--vram-quota", "64M", NULL};
+    const struct vgp_args_vgpCtxCreate make = {.context = other};
+    const struct vgp_args_vgpCtxDestroy end = {.context = other};
+    struct broker b = {0};
+    struct guest one, two;
+    uint64_t p = 0, q = 0;
+    struct token t;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, options), 0);
+    client(&one, &b, "one");
+    client(&two, &b, "two");
+    assert_int_equal(guest_alloc(&one, most / 2, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    const uint64_t primary = two.context;
+    assert_int_equal(guest_call(&two, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+    two.context = other;
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    two.context = primary;
+    assert_int_equal(close_mem(&two, q), CUDA_ERROR_INVALID_CONTEXT);
+    guest_close(&one);
+    for (int i = 0; i < 1000 && clients_of(b.pid) > 1; i++)
+        usleep(10000);
+    assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), CUDA_ERROR_OUT_OF_MEMORY);
+
+    const struct vgp_args_cuIpcCloseMemHandle a = {.dptr = q};
+    const uint64_t since = vgb_now_ns();
+    assert_int_equal(guest_memset(&two, 0, VALUE_BUSY, 500, 0), 0);
+    guest_submit(&two, VGP_cuIpcCloseMemHandle, 5, &a, sizeof(a), NULL, 0);
+    two.seq++;
+    assert_int_equal(guest_call(&two, VGP_vgpCtxDestroy, &end, sizeof(end), NULL, NULL), 0);
+    assert_true(vgb_now_ns() - since >= 500000000u);
+    assert_null(broker_books(b.pid));
+    assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), 0);
+    guest_close(&two);
+    assert_int_equal(broker_stop(&b), 0);
 }
 
 /* No bytes of the guest's reach the driver as a handle. */
@@ -345,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_driver_handles_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_accounts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),

@@ -71,8 +71,8 @@ static bool add_item(CUcontext ctx, int what, uint64_t key, const uint8_t *token
     return true;
 }
 
-/* Drops a count of an item; the last drop ends it and drops the token. */
-static void end_item(int what, uint64_t key)
+/* Drops a count of an item. Returns it with the last one: it is in the list no more. */
+static struct item *take_item(int what, uint64_t key)
 {
     struct item *gone = NULL;
 
@@ -87,9 +87,36 @@ static void end_item(int what, uint64_t key)
         }
     }
     pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+static void drop_item(struct item *gone)
+{
     if (gone)
         wrk_share_drop(self, gone->token);
     free(gone);
+}
+
+/* The last drop ends it and drops the token. */
+static void end_item(int what, uint64_t key)
+{
+    drop_item(take_item(what, key));
+}
+
+/* Undoes take_item(), which gave `taken`. Its context has not ended meanwhile. */
+static void put_item(struct item *taken, int what, uint64_t key)
+{
+    struct item *i;
+
+    pthread_mutex_lock(&lock);
+    if (taken) {
+        taken->count = 1;
+        taken->next = items;
+        items = taken;
+    } else if ((i = find_locked(what, key))) {
+        i->count++;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
@@ -265,27 +292,43 @@ CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOp
 
 static CUresult finish_close(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    CUresult f;
+    const bool known = wait->arg[1];
+    struct item *i =
+        known ? take_item(OPENED_MEMORY, wait->arg[0]) : NULL; /* first: then the address may be another's */
+    CUresult f = wrk_provider.cuIpcCloseMemHandle((CUdeviceptr)wait->arg[0]);
 
     (void)w;
-    end_item(OPENED_MEMORY, wait->arg[0]); /* first: then the address may be another's */
-    f = wrk_provider.cuIpcCloseMemHandle((CUdeviceptr)wait->arg[0]);
+    if (f == CUDA_SUCCESS)
+        drop_item(i);
+    else if (known)
+        put_item(i, OPENED_MEMORY, wait->arg[0]); /* the provider still has it open */
     return !wait->blocking && r != CUDA_SUCCESS ? r : f;
 }
 
 CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcCloseMemHandle *a)
 {
     struct wrk_wait *wait;
+    const struct item *i;
+    CUcontext of = NULL;
 
     if (!wrk_provider.cuIpcCloseMemHandle)
         return wrk_missing(c, "cuIpcCloseMemHandle");
+    pthread_mutex_lock(&lock);
+    i = find_locked(OPENED_MEMORY, a->dptr);
+    if (i)
+        of = i->ctx;
+    pthread_mutex_unlock(&lock);
+    if (of != wrk_base_context(c->w->current))
+        wrk_call_uses(c, of); /* it ends with that context, which therefore waits */
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* It waits for work that may still use the memory: wait first, without blocking. */
     wait->finish = finish_close;
     wait->arg[0] = a->dptr;
+    wait->arg[1] = of != NULL;
     CUresult r = wrk_wait_add_context(c, wait);
+    wait->blocking |= c->other[0] != NULL;
 
     if (r != CUDA_SUCCESS && cua_error_is_sticky(r))
         return wrk_wait_fail(c, wait, r);
