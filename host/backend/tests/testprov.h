@@ -59,6 +59,8 @@ bool testprov_context_kept(CUcontext c);
 void testprov_context_ends(void);
 /* Takes a reference to the primary context, dropped by cuDevicePrimaryCtxRelease(). */
 void testprov_primary_hold(void);
+/* The context of the green context that was made last. */
+bool testprov_is_green(CUcontext c);
 /* The context of the green context that ended last. */
 bool testprov_green_ended(const void *context);
 

@@ -143,6 +143,13 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *out, CUdevResource *r, uns
     return CUDA_SUCCESS;
 }
 
+static _Atomic(void *) latest_green;
+
+bool testprov_is_green(CUcontext c)
+{
+    return c && c == atomic_load(&latest_green);
+}
+
 CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice d, unsigned flags)
 {
     struct green *g = malloc(sizeof(*g));
@@ -153,6 +160,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice d, u
     }
     *g = *(const struct green *)(const void *)desc;
     testprov_primary_hold();
+    atomic_store(&latest_green, (void *)g);
     *out = (CUgreenCtx)(void *)g;
     return CUDA_SUCCESS;
 }

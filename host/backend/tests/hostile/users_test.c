@@ -232,6 +232,33 @@ static void test_page_of_green(void **state)
     end(&b, &g);
 }
 
+/* The default stream of a green context goes by the names of the legacy stream, and may take part in a capture. */
+static void test_capture_of_green(void **state)
+{
+    static const uint8_t data[64];
+    const struct vgp_args_vgpCopy copy = {.dstKind = VGP_COPY_DEVICE,
+                                          .srcKind = VGP_COPY_INLINE,
+                                          .widthBytes = sizeof(data),
+                                          .height = 1,
+                                          .depth = 1,
+                                          .when = VGP_WHEN_COMPLETE,
+                                          .data_len = sizeof(data)};
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    make_green(&g);
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = STREAM), 0);
+    g.context = OTHER;
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM), 0);
+    guest_submit(&g, VGP_vgpCopy, 0, &copy, sizeof(copy), data, sizeof(data));
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    end(&b, &g);
+}
+
 #define FUNCTIONS 1024 /* HOST_FUNCS_MAX of host_function.c */
 
 /* Functions that a stream never comes to are not counted when its context has ended, and count until then. */
@@ -291,9 +318,13 @@ static void test_pool_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_library),         cmocka_unit_test(test_module_of_other),
-        cmocka_unit_test(test_memory_of_other), cmocka_unit_test(test_registered_in_ended),
-        cmocka_unit_test(test_page_of_green),   cmocka_unit_test(test_functions_never_run),
+        cmocka_unit_test(test_library),
+        cmocka_unit_test(test_module_of_other),
+        cmocka_unit_test(test_memory_of_other),
+        cmocka_unit_test(test_registered_in_ended),
+        cmocka_unit_test(test_page_of_green),
+        cmocka_unit_test(test_capture_of_green),
+        cmocka_unit_test(test_functions_never_run),
         cmocka_unit_test(test_pool_memory),
     };
 

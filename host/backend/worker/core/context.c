@@ -21,6 +21,11 @@ void wrk_green_base_remove(struct wrk_green_base *g)
         *p = g->next;
 }
 
+bool wrk_greens_exist(void)
+{
+    return greens != NULL;
+}
+
 uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context)
 {
     struct wrk_handle_entry *e = greens ? wrk_handles_find(&w->handles, context, VGP_H_CONTEXT) : NULL;

@@ -241,6 +241,7 @@ struct wrk_green_base {
 /* Add to and remove from the list. Dispatcher. */
 void wrk_green_base_add(struct wrk_green_base *g);
 void wrk_green_base_remove(struct wrk_green_base *g);
+bool wrk_greens_exist(void);
 /* Primary context under a green context, which owns its memory, modules and events; any other
  * context is returned as is. As a guest handle and as the provider's object. Dispatcher. */
 uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context);

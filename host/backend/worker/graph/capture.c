@@ -15,8 +15,13 @@ bool wrk_stream_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    /* The legacy stream cannot be captured; querying it during a capture is an error. */
-    if (!wrk_captures || stream == NULL || stream == CU_STREAM_LEGACY)
+    if (!wrk_captures)
+        return false;
+    /*
+     * The legacy stream cannot be captured; querying it during a capture is an error. In a green context these are the
+     * names of its own default stream, of which nothing is documented: a driver may let it join a capture.
+     */
+    if ((stream == NULL || stream == CU_STREAM_LEGACY) && !wrk_greens_exist())
         return false;
     /* An error does not count as "not captured": an operation forbidden during a capture could
      * follow. */
@@ -163,6 +168,9 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
 
     if (r != CUDA_SUCCESS)
         return r;
+    /* Documented for the legacy stream. The default stream of a green context has no name of its own to know it by. */
+    if (stream == NULL || stream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!provider_can())
         return wrk_missing(c, "cuStreamBeginCapture");
     if (!wrk_capture_room())
