@@ -203,6 +203,42 @@ static void test_refused(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Memory that is open in two contexts is still open, and charged, when one of them has ended. */
+static void test_open_twice(void **state)
+{
+    const uint64_t other = VGP_HANDLE(VGP_H_CONTEXT, 1, 7), most = 64u << 20;
+    const char *const options[] = {"--vram-quota", "64M", NULL};
+    const struct vgp_args_vgpCtxCreate make = {.context = other};
+    const struct vgp_args_vgpCtxDestroy end = {.context = other};
+    struct broker b = {0};
+    struct guest one, two;
+    uint64_t p = 0, q = 0;
+    struct token t;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, options), 0);
+    client(&one, &b, "one");
+    client(&two, &b, "two");
+    assert_int_equal(guest_alloc(&one, most / 2, &p), 0);
+    assert_int_equal(get_mem(&one, p, &t), 0);
+    const uint64_t primary = two.context;
+    assert_int_equal(guest_call(&two, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+    two.context = other;
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    two.context = primary;
+    assert_int_equal(open_mem(&two, &t, &q), 0);
+    assert_int_equal(guest_call(&two, VGP_vgpCtxDestroy, &end, sizeof(end), NULL, NULL), 0);
+    guest_close(&one);
+    for (int i = 0; i < 1000 && clients_of(b.pid) > 1; i++)
+        usleep(10000);
+    assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(close_mem(&two, q), 0);
+    assert_null(broker_books(b.pid));
+    assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), 0);
+    guest_close(&two);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* No bytes of the guest's reach the driver as a handle. */
 static void test_invented(void **state)
 {
@@ -389,6 +425,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_driver_handles_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_accounts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_open_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),

@@ -43,13 +43,24 @@ static bool provider_shares(void)
     return wrk_provider.sg_set_share != NULL;
 }
 
-static struct item *find_locked(int what, uint64_t key)
+/* Memory may be open in several contexts: that of `ctx` or, where there is none, any. Its place is NULL: none at all. */
+static struct item **place_locked(int what, uint64_t key, CUcontext ctx)
 {
-    struct item *i = items;
+    struct item **any = NULL, **at = &items;
 
-    while (i && ((int)i->what != what || i->key != key))
-        i = i->next;
-    return i;
+    for (; *at; at = &(*at)->next) {
+        if ((int)(*at)->what != what || (*at)->key != key)
+            continue;
+        if ((*at)->ctx == ctx)
+            return at;
+        any = any ? any : at;
+    }
+    return any ? any : at;
+}
+
+static struct item *find_locked(int what, uint64_t key, CUcontext ctx)
+{
+    return *place_locked(what, key, ctx);
 }
 
 /* `ctx`: context of the object, which need not be the current one. */
@@ -72,19 +83,15 @@ static bool add_item(CUcontext ctx, int what, uint64_t key, const uint8_t *token
 }
 
 /* Drops a count of an item. Returns it with the last one: it is in the list no more. */
-static struct item *take_item(int what, uint64_t key)
+static struct item *take_item(int what, uint64_t key, CUcontext ctx)
 {
-    struct item *gone = NULL;
+    struct item **at, *gone = NULL;
 
     pthread_mutex_lock(&lock);
-    for (struct item **at = &items; *at; at = &(*at)->next) {
-        if ((int)(*at)->what == what && (*at)->key == key) {
-            if (--(*at)->count == 0) {
-                gone = *at;
-                *at = gone->next;
-            }
-            break;
-        }
+    at = place_locked(what, key, ctx);
+    if (*at && --(*at)->count == 0) {
+        gone = *at;
+        *at = gone->next;
     }
     pthread_mutex_unlock(&lock);
     return gone;
@@ -100,11 +107,11 @@ static void drop_item(struct item *gone)
 /* The last drop ends it and drops the token. */
 static void end_item(int what, uint64_t key)
 {
-    drop_item(take_item(what, key));
+    drop_item(take_item(what, key, NULL));
 }
 
 /* Undoes take_item(), which gave `taken`. Its context has not ended meanwhile. */
-static void put_item(struct item *taken, int what, uint64_t key)
+static void put_item(struct item *taken, int what, uint64_t key, CUcontext ctx)
 {
     struct item *i;
 
@@ -113,7 +120,7 @@ static void put_item(struct item *taken, int what, uint64_t key)
         taken->count = 1;
         taken->next = items;
         items = taken;
-    } else if ((i = find_locked(what, key))) {
+    } else if ((i = find_locked(what, key, ctx))) {
         i->count++;
     }
     pthread_mutex_unlock(&lock);
@@ -155,7 +162,7 @@ static CUresult give(struct wrk_call *c, CUcontext ctx, int what, const char *ma
     memset(&h, 0, sizeof(h));
     memcpy(h.magic, magic, sizeof(h.magic));
     pthread_mutex_lock(&lock);
-    struct item *i = find_locked(what, key);
+    struct item *i = find_locked(what, key, ctx);
 
     if (i)
         memcpy(h.token, i->token, VGB_TOKEN);
@@ -232,6 +239,7 @@ CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIp
 /* Opens a guest handle whose provider handle is stored by the broker. */
 static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags, CUdeviceptr *p)
 {
+    const CUcontext ctx = wrk_base_context(c->w->current);
     CUipcMemHandle real;
     struct handle h;
     CUresult e = ipc_take(c, magic_memory, handle, &h, &real, CUDA_ERROR_INVALID_VALUE);
@@ -241,12 +249,14 @@ static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags
     e = wrk_provider.cuIpcOpenMemHandle_v2(p, real, flags);
     if (e == CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
-        struct item *i = find_locked(OPENED_MEMORY, *p);
+        struct item *i = find_locked(OPENED_MEMORY, *p, ctx);
 
+        if (i && i->ctx != ctx)
+            i = NULL; /* each ends with its own context */
         if (i)
             i->count++;
         pthread_mutex_unlock(&lock);
-        if (!i && add_item(wrk_base_context(c->w->current), OPENED_MEMORY, *p, h.token))
+        if (!i && add_item(ctx, OPENED_MEMORY, *p, h.token))
             return CUDA_SUCCESS; /* the token stays held */
         if (!i) {
             wrk_provider.cuIpcCloseMemHandle(*p);
@@ -292,33 +302,34 @@ CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOp
 
 static CUresult finish_close(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    const bool known = wait->arg[1];
-    struct item *i =
-        known ? take_item(OPENED_MEMORY, wait->arg[0]) : NULL; /* first: then the address may be another's */
+    const CUcontext of = (CUcontext)(uintptr_t)wait->arg[1];
+    /* First: then the address may be another's. */
+    struct item *i = of ? take_item(OPENED_MEMORY, wait->arg[0], of) : NULL;
     CUresult f = wrk_provider.cuIpcCloseMemHandle((CUdeviceptr)wait->arg[0]);
 
     (void)w;
     if (f == CUDA_SUCCESS)
         drop_item(i);
-    else if (known)
-        put_item(i, OPENED_MEMORY, wait->arg[0]); /* the provider still has it open */
+    else if (of)
+        put_item(i, OPENED_MEMORY, wait->arg[0], of); /* the provider still has it open */
     return !wait->blocking && r != CUDA_SUCCESS ? r : f;
 }
 
 CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcCloseMemHandle *a)
 {
     struct wrk_wait *wait;
+    const CUcontext own = wrk_base_context(c->w->current);
     const struct item *i;
     CUcontext of = NULL;
 
     if (!wrk_provider.cuIpcCloseMemHandle)
         return wrk_missing(c, "cuIpcCloseMemHandle");
     pthread_mutex_lock(&lock);
-    i = find_locked(OPENED_MEMORY, a->dptr);
+    i = find_locked(OPENED_MEMORY, a->dptr, own);
     if (i)
         of = i->ctx;
     pthread_mutex_unlock(&lock);
-    if (of != wrk_base_context(c->w->current))
+    if (of != own)
         wrk_call_uses(c, of); /* it ends with that context, which therefore waits */
     wait = wrk_wait_new(c);
     if (!wait)
@@ -326,7 +337,7 @@ CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cu
     /* It waits for work that may still use the memory: wait first, without blocking. */
     wait->finish = finish_close;
     wait->arg[0] = a->dptr;
-    wait->arg[1] = of != NULL;
+    wait->arg[1] = (uintptr_t)of;
     CUresult r = wrk_wait_add_context(c, wait);
     wait->blocking |= c->other[0] != NULL;
 
