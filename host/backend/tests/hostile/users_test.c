@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -130,6 +131,26 @@ static void test_module_of_other(void **state)
     g.context = primary;
     SUBMIT(&g, 5, cuModuleUnload, .hmod = MODULE);
     ends_behind(&g, g.seq++);
+    end(&b, &g);
+}
+
+/* Nor does the worker stand still while it unloads a module again that is beyond the quota. */
+static void test_module_beyond_quota(void **state)
+{
+    static const char *const quota[] = {"--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    setenv("VGPU_TEST_NVML", "1", 1);
+    assert_int_equal(broker_start(&b, quota), 0);
+    unsetenv("VGPU_TEST_NVML");
+    assert_int_equal(guest_connect(&g, b.sock, "users"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_NVML, 17, 0), 0);
+    assert_int_equal(load(&g, false), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
+    release(&g);
     end(&b, &g);
 }
 
@@ -320,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_module_of_other),
+        cmocka_unit_test(test_module_beyond_quota),
         cmocka_unit_test(test_memory_of_other),
         cmocka_unit_test(test_registered_in_ended),
         cmocka_unit_test(test_page_of_green),

@@ -309,7 +309,7 @@ static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait
     wrk_wait_start_internal(w, wait);
 }
 
-static void end_module(struct wrk_worker *w, void *object, CUcontext ctx)
+void wrk_module_end(struct wrk_worker *w, void *object, CUcontext ctx)
 {
     end_long(w, object, ctx, finish_module);
 }
@@ -333,7 +333,7 @@ bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type)
 {
     switch (type) {
     case VGP_H_MODULE:
-        return wrk_name_keep(c, handle, type, end_module);
+        return wrk_name_keep(c, handle, type, wrk_module_end);
     case VGP_H_LIBRARY:
         return wrk_name_keep(c, handle, type, end_library);
     case VGP_H_ARRAY:

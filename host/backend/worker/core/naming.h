@@ -59,4 +59,7 @@ void wrk_names_context_ends(struct wrk_worker *w, uint64_t context);
 /* Number of kept objects without a handle, which count against the handle limit. */
 uint64_t wrk_names_kept(void);
 
+/* Unloads a module on a waiter: the provider waits for the work of its context, which is not ending. */
+void wrk_module_end(struct wrk_worker *w, void *object, CUcontext ctx);
+
 #endif

@@ -126,8 +126,8 @@ static CUresult load_count(struct wrk_worker *w, const struct wrk_load *l)
     if (l->type != VGP_H_MODULE || wrk_quota_take(w, 0))
         return CUDA_SUCCESS;
     wrk_notify_detail(w, "the module's variables exceed the quota of device memory");
-    if (wrk_provider.cuModuleUnload && wrk_set_context(w, l->ctx) == CUDA_SUCCESS)
-        wrk_provider.cuModuleUnload(l->object);
+    if (wrk_provider.cuModuleUnload)
+        wrk_module_end(w, l->object, l->ctx);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
