@@ -45,7 +45,9 @@ CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned ty
 /* Stores an object; only directly after a successful reserve. `owner`: handle of its context. */
 void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object, uint64_t owner);
 /*
- * Records that creating `handle` failed with r: later uses of it fail with r (wrk_handles_failure).
+ * Records that creating `handle` failed with r: later uses of it fail with r (wrk_handles_failure). No limit of
+ * handles applies: the entries are those that objects take which have ended, bounded by VGP_HANDLE_INDEX_MAX of a
+ * type and by the client's memory.
  */
 void wrk_handles_fail(struct wrk_handles *t, uint64_t handle, unsigned type, CUresult r);
 /* Result of the failed creation; CUDA_SUCCESS: it did not fail. */
