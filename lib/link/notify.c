@@ -81,6 +81,13 @@ bool lnk_ring_wait_notify(struct lnk_ring *r, int64_t deadline_ns)
     }
 }
 
+CUresult lnk_ring_lost(struct lnk_ring *r)
+{
+    if (lnk_ring_dead(r) == CUDA_SUCCESS)
+        lnk_ring_sleep(r, r->transport->ops->seen(r->transport), 0);
+    return lnk_ring_dead(r);
+}
+
 CUresult lnk_ring_take_async_error(struct lnk_ring *r)
 {
     if (atomic_load_explicit(&r->async_error, memory_order_relaxed) == 0)

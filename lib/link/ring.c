@@ -545,16 +545,16 @@ static CUresult collect(struct lnk_call *c, const void **payload, uint32_t *size
             if (reply_there(c))
                 break;
             dead = lnk_ring_dead(r);
-            if (dead != CUDA_SUCCESS) {
-                if (!reply_there(c)) {
-                    *lost = true;
-                    return dead;
-                }
-                break; /* it came just before the end */
-            }
-            if (lnk_ring_notified(r)) { /* a full notification ring would block the worker */
+            /* a full notification ring would block the worker; the last ones of a dead worker */
+            if (lnk_ring_notified(r)) {
                 lnk_ring_drain(r);
                 continue;
+            }
+            if (dead != CUDA_SUCCESS) {
+                *lost = !reply_there(c); /* else it came just before the end */
+                if (*lost)
+                    return dead;
+                break;
             }
             atomic_fetch_add_explicit(&r->sleeps, 1, memory_order_relaxed);
             lnk_ring_sleep(r, seen, SLEEP_SLICE_NS);

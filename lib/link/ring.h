@@ -123,6 +123,8 @@ void lnk_ring_drain(struct lnk_ring *r);
 bool lnk_ring_wait_notify(struct lnk_ring *r, int64_t deadline_ns);
 /* 0, or the error of a dead worker (also detects its death). */
 CUresult lnk_ring_dead(struct lnk_ring *r);
+/* Same, and asks the transport: for a loop that does not sleep in the transport. */
+CUresult lnk_ring_lost(struct lnk_ring *r);
 /* Returns and clears the pending asynchronous error; 0 = none. */
 CUresult lnk_ring_take_async_error(struct lnk_ring *r);
 

@@ -237,6 +237,38 @@ static void test_dead_worker(void **state)
     assert_int_equal(lnk_ring_dead(&f.r), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void put_notify(uint64_t *tail, uint16_t type, const char *text);
+
+/* What the worker wrote before its end comes out before the wait returns. */
+static void test_last_words(void **state)
+{
+    uint64_t tail = 0;
+    pthread_t t;
+    void *r;
+
+    (void)state;
+    pthread_create(&t, NULL, wait_for_never, NULL);
+    usleep(50000); /* asleep */
+    put_notify(&tail, VGP_NOTIFY_PRINT, "last words\n");
+    f.h->dead_reason = VGPU_DEAD_EXITED;
+    __atomic_store_n(&f.h->worker_state, VGP_WORKER_DEAD, __ATOMIC_RELEASE);
+    wake_guest();
+    pthread_join(t, &r);
+    assert_int_equal((uintptr_t)r, CUDA_ERROR_LAUNCH_FAILED);
+    assert_string_equal(noted, "last words\n");
+}
+
+/* A loop that does not sleep in the transport notices both ends. */
+static void test_lost(void **state)
+{
+    (void)state;
+    assert_int_equal(lnk_ring_lost(&f.r), CUDA_SUCCESS);
+    f.gone = 1;
+    assert_int_equal(lnk_ring_dead(&f.r), CUDA_SUCCESS);
+    assert_int_equal(lnk_ring_lost(&f.r), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    assert_int_equal(lnk_ring_dead(&f.r), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
 static void test_lost_transport(void **state)
 {
     pthread_t t;
@@ -476,6 +508,8 @@ int main(void)
         T(test_sleep_and_wake),
         T(test_many_outstanding),
         T(test_dead_worker),
+        T(test_last_words),
+        T(test_lost),
         T(test_lost_transport),
         T(test_hostile_reply),
         T(test_one_doorbell),
