@@ -190,6 +190,11 @@ static void test_print_and_host_func(void **state)
     assert_int_equal(cookie, 0x1234);
     guest_submit(&g, VGP_vgpHostFuncDone, VGP_NO_REPLY, &done, sizeof(done), NULL, 0);
     assert_int_equal(ping(&g, 3), 0);
+    /* One that is refused after its call has returned ends as well. */
+    a = (struct vgp_args_vgpLaunchHostFunc){.stream = VGP_HANDLE(VGP_H_STREAM, 1, 77), .cookie = 0x1235};
+    guest_submit(&g, VGP_vgpLaunchHostFunc, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &cookie, NULL, 2000));
+    assert_int_equal(cookie, 0x1235);
     guest_close(&g);
 }
 

@@ -26,7 +26,7 @@
 
 #include "vgp_worker.h"
 
-#define HOST_FUNCS_MAX 1024u                 /* one-time functions not yet run, of one client */
+#define HOST_FUNCS_MAX 16384u                /* one-time functions not yet run, of one client */
 #define GRAPH_FUNCS_MAX (1u << 20)           /* of graphs */
 #define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for */
 #define LOOK_FIRST_NS 1000000l               /* initial interval of polling the window, ... */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cuLaunchHostFunc and cuStreamAddCallback: a host function that runs once, behind what its stream has. */
 #include "graph.h"
+#include "node.h"
 
 #include "vgp_worker.h"
 
@@ -27,12 +28,20 @@ static CUresult launch_once(struct wrk_call *c, uint64_t stream_handle, uint64_t
     return r;
 }
 
+/* The guest's call has returned already: a refused function is released, or its program would wait for it. */
+static CUresult launched(struct wrk_call *c, uint64_t cookie, CUresult r)
+{
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_refused(c, cookie);
+    return r;
+}
+
 CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpLaunchHostFunc *a)
 {
-    return launch_once(c, a->stream, a->cookie, false);
+    return launched(c, a->cookie, launch_once(c, a->stream, a->cookie, false));
 }
 
 CUresult wrk_do_vgpAddCallback(struct wrk_call *c, const struct vgp_args_vgpAddCallback *a)
 {
-    return launch_once(c, a->stream, a->cookie, true);
+    return launched(c, a->cookie, launch_once(c, a->stream, a->cookie, true));
 }
