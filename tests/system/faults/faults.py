@@ -18,6 +18,7 @@ import tempfile
 import time
 
 
+from bereft import test_bereft_broker, test_bereft_killed, test_bereft_stopped
 from rig import Fault, Setup, children, ends, fd_count, find, need, rss_kib, until_waiting, wait_until
 from shared import (test_shared_ends, test_shared_quota, test_shared_random_kills,
                     test_shared_strangers)
@@ -313,7 +314,8 @@ def test_lying_backend(s):
 TESTS = [test_out_of_bounds, test_fuzz, test_process_killed, test_worker_killed, test_backend_killed,
          test_stopped_backend, test_churn, test_many, test_random_kills, test_random_worker_kills,
          test_worker_stopped, test_memory_quota, test_client_limit, test_residue, test_storm, test_lying_backend,
-         test_shared_ends, test_shared_strangers, test_shared_random_kills, test_shared_quota]
+         test_shared_ends, test_shared_strangers, test_shared_random_kills, test_shared_quota,
+         test_bereft_killed, test_bereft_stopped, test_bereft_broker]
 
 
 def complete(args):
@@ -321,7 +323,7 @@ def complete(args):
     args.backend = find(os.path.join(args.top_build, "host"), "vgpu-backend")
     libcuda = find(os.path.join(args.top_build, "userspace"), "libcuda.so.1", False)
     args.libcuda = libcuda and os.path.dirname(libcuda)
-    for name in ("victim", "fuzz", "sharer", "hostile_backend"):
+    for name in ("victim", "fuzz", "sharer", "hostile_backend", "bereft"):
         setattr(args, name, os.path.join(args.build, name))
     args.all_tests, args.run_test = TESTS, run_test
 

@@ -43,7 +43,8 @@ def process_killed(x):
 @row(11, "a worker crashes", "a sticky error, all waits return; a new process works at once")
 def worker_crashes(x):
     """Workers killed at random points of a program (SIGKILL, SIGSEGV, SIGSYS) beside the victim of another backend;
-    process_test: a crash inside a call, a forbidden system call; limits_test: out of memory."""
+    process_test: a crash inside a call, a forbidden system call; limits_test: out of memory. bereft: what waits, or
+    comes in the background, is told, also when the worker was stopped before."""
     n = x.n(6, 400)
     rng = random.Random(11)
     with x.rig(), x.rig(victim=False) as s:
@@ -65,6 +66,7 @@ def worker_crashes(x):
     x.did(n)
     x.unit("host/backend/tests/tests", "process_test", "test_worker_crashes", "test_sandbox_kills", "test_worker_killed")
     x.unit("host/backend/tests/tests", "limits_test", "test_memory")
+    x.test("bereft_killed", "bereft_stopped")
 
 
 @row(12, "the broker crashes and is started again", "in-flight calls fail once, nothing is executed twice; QEMU survives")
@@ -91,6 +93,7 @@ def broker_crashes(x):
                 s.works()
         s.settle()
     x.did(n)
+    x.test("bereft_broker")
     if x.short:
         x.exists("qemu-device/tests", ["broker_dies", "broker_comes_back"])
     else:

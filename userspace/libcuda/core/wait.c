@@ -50,6 +50,8 @@ static struct covered {
     uint64_t work;
 } covered_all, covered[COVERED];
 
+#define LOOK_EVERY 1024u /* answered waits between two questions to the transport */
+
 static bool off;
 static _Atomic bool two_contexts;
 static uint64_t the_context; /* under the ring's lock */
@@ -370,7 +372,10 @@ bool vcu_wait_answered(CUstream stream, bool everything)
     /* A call that is made reports the error learnt just now. */
     if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
         return false;
-    atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed);
+    /* A killed broker does not write to the window, and only a sleep would notice. */
+    if (atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed) % LOOK_EVERY ==
+        LOOK_EVERY - 1)
+        return lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS;
     return true;
 }
 

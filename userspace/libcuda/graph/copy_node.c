@@ -196,7 +196,9 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
         return res;
     }
     res = copy_node_send(w, ctx, stream, cookie, &sent, node);
-    if (res != CUDA_SUCCESS && vcu_hostfunc_cancel(cookie))
+    if (res == CUDA_SUCCESS)
+        vcu_hostfunc_sent(cookie);
+    else if (vcu_hostfunc_cancel(cookie))
         gone(m);
     return res;
 }

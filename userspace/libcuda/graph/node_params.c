@@ -130,8 +130,7 @@ CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p
         return res;
     vcu_where_post(&where); /* where it fails, the worker releases the function */
     res = vgp_call_vgpGraphHostNode(VGP_WHERE(&where), cookie, node);
-    if (res != CUDA_SUCCESS)
-        vcu_hostfunc_cancel(cookie);
+    vcu_hostfunc_kept(cookie, res);
     return res;
 }
 

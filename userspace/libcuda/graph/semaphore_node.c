@@ -63,8 +63,7 @@ static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
         return res;
     vcu_where_post(&where); /* where it fails, the worker releases the operation */
     res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(&where), code(wait), cookie, node);
-    if (res != CUDA_SUCCESS)
-        vcu_hostfunc_cancel(cookie);
+    vcu_hostfunc_kept(cookie, res);
     return res;
 }
 

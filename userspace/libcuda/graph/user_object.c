@@ -20,10 +20,13 @@ CUresult vcu_cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn de
     if (handle == 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     cookie = vcu_hostfunc_keep_object(destroy, ptr, handle, &res);
-    if (cookie != 0)
+    if (cookie != 0) {
+        vcu_handle_set_data(handle, VGP_H_USER_OBJECT, (void *)(uintptr_t)cookie);
+        vcu_hostfunc_own(cookie, initialRefcount);
         res = vgp_call_vgpUserObjectCreate((CUuserObject)(uintptr_t)handle, cookie, initialRefcount, flags);
+        vcu_hostfunc_kept(cookie, res);
+    }
     if (res != CUDA_SUCCESS) {
-        vcu_hostfunc_cancel(cookie);
         vgp_handle_drop(handle);
         return res;
     }
@@ -41,6 +44,33 @@ CUresult vcu_user_object_check(CUuserObject object, unsigned count)
     return res;
 }
 
+static void user_object_own(CUuserObject object, int64_t references)
+{
+    vcu_hostfunc_own((uintptr_t)vcu_handle_data((uintptr_t)object, VGP_H_USER_OBJECT), references);
+}
+
+CUresult vcu_user_object_retain(CUuserObject object, unsigned count)
+{
+    CUresult res = vgp_call_cuUserObjectRetain(object, count);
+
+    if (res == CUDA_SUCCESS)
+        user_object_own(object, count);
+    return res;
+}
+
+/* Counted first: with the last reference, the destructor takes the handle. */
+CUresult vcu_user_object_release(CUuserObject object, unsigned count)
+{
+    CUresult res;
+
+    user_object_own(object, -(int64_t)count);
+    res = vgp_call_cuUserObjectRelease(object, count);
+    /* Without a worker, the program's references alone decide; the error is that of every call. */
+    if (res != CUDA_SUCCESS && lnk_ring_dead(&vcu.ring) == CUDA_SUCCESS)
+        user_object_own(object, count);
+    return res;
+}
+
 CUresult vcu_graph_user_object(CUgraph graph, CUuserObject object, unsigned count, unsigned flags,
                                bool release)
 {
@@ -50,5 +80,9 @@ CUresult vcu_graph_user_object(CUgraph graph, CUuserObject object, unsigned coun
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = vcu_user_object_check(object, count);
-    return res != CUDA_SUCCESS ? res : vgp_call_vgpGraphUserObject(graph, object, count, flags, release);
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpGraphUserObject(graph, object, count, flags, release);
+    if (res == CUDA_SUCCESS && !release && (flags & CU_GRAPH_USER_OBJECT_MOVE) != 0)
+        user_object_own(object, -(int64_t)count);
+    return res;
 }

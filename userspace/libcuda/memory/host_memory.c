@@ -32,7 +32,9 @@ static uint64_t page_size(void)
 
 static CUresult result_of(const char *call, int rc)
 {
-    CUresult res = rc == -ENODEV                    ? CUDA_ERROR_DEVICE_UNAVAILABLE
+    CUresult lost = lnk_ring_lost(&vcu.ring);
+    CUresult res = lost != CUDA_SUCCESS             ? lost
+                   : rc == -ENODEV                  ? CUDA_ERROR_DEVICE_UNAVAILABLE
                    : rc == -EFAULT || rc == -EINVAL ? CUDA_ERROR_INVALID_VALUE
                                                     : CUDA_ERROR_OUT_OF_MEMORY;
 

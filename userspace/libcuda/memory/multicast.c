@@ -7,6 +7,7 @@
 #include "memory.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
@@ -33,16 +34,36 @@ static struct team *find_locked(uint64_t handle)
     return t;
 }
 
-/* Also ends when the object is released: another thread may do that instead of adding the last
- * device. */
-void vcu_multicast_await(uint64_t handle)
+#define LOOK_NS 100000000 /* interval at which a wait checks whether the worker is gone */
+
+/* Waits for a bounded time; false: the object is complete, or gone. */
+static bool multicast_wait(uint64_t handle)
 {
     const struct team *t;
+    struct timespec ts;
+    bool missing;
 
+    clock_gettime(CLOCK_REALTIME, &ts);
+    ts.tv_nsec += LOOK_NS;
+    if (ts.tv_nsec >= 1000000000) {
+        ts.tv_sec++;
+        ts.tv_nsec -= 1000000000;
+    }
     pthread_mutex_lock(&lock);
-    while ((t = find_locked(handle)) != NULL && (uint32_t)__builtin_popcountll(t->added) < t->devices)
-        pthread_cond_wait(&changed, &lock);
+    t = find_locked(handle);
+    missing = t != NULL && (uint32_t)__builtin_popcountll(t->added) < t->devices;
+    if (missing)
+        pthread_cond_timedwait(&changed, &lock, &ts);
     pthread_mutex_unlock(&lock);
+    return missing;
+}
+
+/* Also ends when the object is released: another thread may do that instead of adding the last
+ * device. And when the worker is gone: the call that follows returns that error. */
+void vcu_multicast_await(uint64_t handle)
+{
+    while (multicast_wait(handle) && lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS)
+        continue;
 }
 
 void vcu_multicast_forget(uint64_t handle)

@@ -154,7 +154,7 @@ void vcu_semas_put(struct vcu_semas *s)
 static bool over(const struct run *r)
 {
     return atomic_load(&r->s->given_up) || atomic_load(&vcu.state) != VCU_READY ||
-           lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS;
+           lnk_ring_lost(&vcu.ring) != CUDA_SUCCESS;
 }
 
 /* A semaphore that can no longer be signalled or waited for: no answer could report it, so the
@@ -379,7 +379,6 @@ CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaph
         pthread_mutex_unlock(&lock);
     }
     res = vgp_call_vgpExtSemOp(stream, what, captured, cookie);
-    if (res != CUDA_SUCCESS)
-        vcu_hostfunc_cancel(cookie);
+    vcu_hostfunc_kept(cookie, res);
     return res;
 }

@@ -6,6 +6,12 @@
  * variable, which the reading thread signals. A second thread, the listener, sleeps in the
  * transport in case no other thread does. Both are started at first use and use no CPU while
  * nothing is outstanding.
+ *
+ * When the worker dies, the listener ends what the worker would have requested: stream callbacks
+ * run with the error, in the order of their calls; host functions and semaphores are dropped; a
+ * graph's functions are released; a user object's destructor runs once neither the program nor one
+ * of its graphs refers to the object. A function whose call has not returned is left to that call,
+ * which fails, or ends the function in vcu_hostfunc_sent().
  */
 #define _GNU_SOURCE
 #include "stream.h"
@@ -14,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vgp_entry.h"
 #include "vgp_guest.h"
 
 struct callback {
@@ -27,6 +32,8 @@ struct callback {
     bool kept;                /* a graph's: it may run any number of times */
     void (*gone)(void *user); /* kept: called when no further run is possible; may be NULL */
     uint64_t object;          /* fn is the destructor of this user object */
+    int64_t own;              /* the object's references that the program has */
+    bool sent;                /* the call succeeded: at the worker's death this file ends it */
     struct vcu_semas *semas;  /* no function, but semaphores: a reference */
 };
 
@@ -37,6 +44,7 @@ struct task {
     struct task *next;
     struct vcu_host_run run;
     bool released; /* no run, but the end of it */
+    bool unasked;  /* the worker did not request the run, and gets no answer */
     bool fixed;    /* one of `spare` */
 };
 
@@ -50,11 +58,17 @@ static struct task *ready, **ready_end = &ready;
  * flight. */
 static struct task spare[VGP_HOST_RUNS];
 static bool spare_used[VGP_HOST_RUNS];
-static unsigned outstanding; /* runs that will be requested, or are in progress */
-static bool always;          /* and an unknown number of further runs */
-static unsigned objects;     /* user objects, whose destructors may be requested at any time */
-static unsigned started;     /* of the two threads */
+static _Atomic unsigned one_time; /* one-time functions that have not ended */
+static unsigned outstanding;      /* runs that will be requested, or are in progress */
+static bool always;               /* and an unknown number of further runs */
+static unsigned objects;          /* user objects, whose destructors may be requested at any time */
+static unsigned started;          /* of the two threads */
+static CUresult lost;             /* the worker's death has been handled: its error */
 static uint64_t next_cookie;
+
+/* Beyond that a call waits: the worker refuses a client's one-time functions beyond 16384. */
+#define ONCE_MAX 15360u
+#define ONCE_LOOK_NS 1000000
 
 /* How long the listener sleeps in the transport before it checks for outstanding work. */
 #define WAIT_NS 1000000000ll
@@ -93,6 +107,7 @@ static bool post_semas(const struct vcu_host_run *r)
             vcu_semas_get(s);
         } else {
             *p = c->next;
+            one_time--;
             free(c);
         }
     }
@@ -160,7 +175,24 @@ static void post(const struct vcu_host_run *r)
     pthread_mutex_unlock(&lock);
 }
 
-/* Called by the thread that reads the notification; the runner does the slow part. */
+/* The last task of a callback that is no longer in `known`, and that the worker does not request. A
+ * stream's callback runs with the error; no other function runs after an error. */
+static void release_locked(struct callback *c, CUresult error)
+{
+    struct task *task = (struct task *)c;
+
+    if (c->object != 0 && objects > 0)
+        objects--;
+    if (!c->kept && c->stream_fn == NULL && outstanding > 0)
+        outstanding--;
+    task->released = c->stream_fn == NULL;
+    task->unasked = true;
+    task->run = (struct vcu_host_run){.cookie = c->cookie, .status = (uint32_t)error};
+    enqueue_locked(task);
+}
+
+/* Called by the thread that reads the notification; the runner does the slow part. A one-time
+ * function is released when its call, which had returned already, fails. */
 static void released(uint64_t cookie)
 {
     struct callback **p, *c;
@@ -169,16 +201,95 @@ static void released(uint64_t cookie)
     p = find_locked(cookie);
     c = *p;
     if (c != NULL) {
-        struct task *task = (struct task *)c;
-
         *p = c->next;
-        if (c->object != 0)
-            objects--;
-        task->released = true;
-        enqueue_locked(task);
+        release_locked(c, CUDA_ERROR_UNKNOWN);
     }
     pthread_mutex_unlock(&lock);
 }
+
+/* ---- the worker's death ---------------------------------------------------------------------- */
+
+/* A graph of the program keeps its objects: it cannot be destroyed any more, as that call fails. */
+static bool ends_with_worker(const struct callback *c)
+{
+    return c->sent && (c->object == 0 || (c->own <= 0 && vcu_handle_count(VGP_H_GRAPH) == 0 &&
+                                          vcu_handle_count(VGP_H_GRAPH_EXEC) == 0));
+}
+
+/* Ends what no worker will request any more, in the order of the calls. */
+static void lose_all(CUresult error)
+{
+    struct callback *ending[BUCKETS] = {NULL}, *c;
+
+    pthread_mutex_lock(&lock);
+    lost = error;
+    outstanding = objects = 0;
+    always = false;
+    for (unsigned i = 0; i < BUCKETS; i++) { /* the latest first; in `ending` the earliest */
+        for (struct callback **p = &known[i]; (c = *p) != NULL;) {
+            if (!ends_with_worker(c)) {
+                p = &c->next;
+                continue;
+            }
+            *p = c->next;
+            c->next = ending[i];
+            ending[i] = c;
+        }
+    }
+    for (;;) {
+        unsigned first = 0;
+
+        for (unsigned i = 1; i < BUCKETS; i++) {
+            if (ending[i] != NULL && (ending[first] == NULL || ending[i]->cookie < ending[first]->cookie))
+                first = i;
+        }
+        c = ending[first];
+        if (c == NULL)
+            break;
+        ending[first] = c->next;
+        release_locked(c, lost);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Ends a callback whose call, or whose last reference, came after the worker's death. */
+static void lose_late_locked(struct callback **p)
+{
+    struct callback *c = *p;
+
+    if (lost == CUDA_SUCCESS || !ends_with_worker(c))
+        return;
+    *p = c->next;
+    release_locked(c, lost);
+}
+
+void vcu_hostfunc_sent(uint64_t cookie)
+{
+    struct callback **p;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    if (*p != NULL) { /* else it has run */
+        (*p)->sent = true;
+        lose_late_locked(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_hostfunc_own(uint64_t cookie, int64_t references)
+{
+    struct callback **p;
+
+    pthread_mutex_lock(&lock);
+    p = find_locked(cookie);
+    if (*p != NULL) {
+        (*p)->own += references;
+        lose_late_locked(p);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
@@ -218,7 +329,8 @@ static void hostfunc_end(const struct callback *c)
     t->in_callback = true; /* nor may a destructor make CUDA calls */
     c->fn(c->user);
     t->in_callback = false;
-    vgp_call_vgpUserObjectDrop((CUuserObject)(uintptr_t)c->object);
+    if (vgp_call_vgpUserObjectDrop((CUuserObject)(uintptr_t)c->object) != CUDA_SUCCESS)
+        vgp_handle_drop(c->object); /* no worker to tell */
 }
 
 void vcu_hostfunc_finish(const struct vcu_host_run *r)
@@ -239,19 +351,24 @@ static void hostfunc_run(const struct task *task)
     const struct callback *c = &task->c;
     const struct vcu_host_run *r = &task->run;
     struct vcu_thread *t = vcu_thread();
+    CUresult status = (CUresult)r->status;
 
     if (task->released) {
         hostfunc_end(c);
         return;
     }
-
+    if (status == CUDA_SUCCESS) /* the worker may have died since it requested the run */
+        status = lnk_ring_dead(&vcu.ring);
+    if (status == CUDA_ERROR_UNKNOWN && task->unasked && atomic_load(&vcu.ring.async_error) != 0)
+        status = (CUresult)atomic_load(&vcu.ring.async_error); /* comes after the release */
     t->in_callback = true; /* CUDA calls inside are refused with NOT_PERMITTED */
     if (c->stream_fn != NULL)
-        c->stream_fn(c->stream, (CUresult)r->status, c->user);
-    else if (r->status == 0) /* a failed stream runs no host functions */
+        c->stream_fn(c->stream, status, c->user);
+    else if (status == CUDA_SUCCESS) /* a failed stream runs no host functions */
         c->fn(c->user);
     t->in_callback = false;
-    vcu_hostfunc_finish(r);
+    if (!task->unasked)
+        vcu_hostfunc_finish(r);
 }
 
 /* The runner: one callback after another. */
@@ -273,6 +390,7 @@ static void *hostfunc_serve(void *arg)
         pthread_mutex_lock(&lock);
         if (outstanding > 0 && !task->released)
             outstanding--;
+        one_time -= !task->c.kept;
         task_end_locked(task);
         pthread_mutex_unlock(&lock);
     }
@@ -282,6 +400,8 @@ static void *hostfunc_serve(void *arg)
 /* The listener: reads notifications while a callback is outstanding. */
 static void *hear(void *arg)
 {
+    CUresult dead;
+
     (void)arg;
     for (;;) {
         pthread_mutex_lock(&lock);
@@ -290,11 +410,10 @@ static void *hear(void *arg)
         pthread_mutex_unlock(&lock);
         if (lnk_ring_wait_notify(&vcu.ring, soon()))
             lnk_ring_drain(&vcu.ring);
-        if (lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
-            pthread_mutex_lock(&lock);
-            outstanding = objects = 0; /* the other runs will not be requested any more */
-            always = false;
-            pthread_mutex_unlock(&lock);
+        dead = lnk_ring_dead(&vcu.ring);
+        if (dead != CUDA_SUCCESS) {
+            lnk_ring_drain(&vcu.ring); /* runs requested just before the end come first */
+            lose_all(dead);
         }
     }
     return NULL;
@@ -340,8 +459,10 @@ static CUresult hostfunc_enter(const struct callback *init, uint64_t *cookie)
         bucket = &known[c->cookie % BUCKETS];
         c->next = *bucket;
         *bucket = c;
-        if (!c->kept)
+        if (!c->kept) {
             outstanding++;
+            one_time++;
+        }
         if (c->object != 0)
             objects++;
         pthread_cond_broadcast(&wake);
@@ -364,6 +485,7 @@ static bool hostfunc_leave(uint64_t cookie)
     found = c != NULL;
     if (found) {
         *p = c->next;
+        one_time -= !c->kept;
         if (!c->kept && outstanding > 0)
             outstanding--;
         if (c->object != 0 && objects > 0)
@@ -374,6 +496,27 @@ static bool hostfunc_leave(uint64_t cookie)
         vcu_semas_put(c->semas);
     free(c);
     return found;
+}
+
+/* Until the worker has room for another function: as for room in a stream, only this thread waits. */
+static void hostfunc_await_room(void)
+{
+    const struct timespec nap = {.tv_nsec = ONCE_LOOK_NS};
+
+    while (atomic_load_explicit(&one_time, memory_order_relaxed) >= ONCE_MAX && !vcu_thread()->in_callback &&
+           lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS)
+        nanosleep(&nap, NULL);
+}
+
+uint64_t vcu_hostfunc_once(CUhostFn fn, CUstreamCallback stream_fn, CUstream stream, void *user,
+                           CUresult *why)
+{
+    const struct callback init = {.fn = fn, .stream_fn = stream_fn, .stream = stream, .user = user};
+    uint64_t cookie = 0;
+
+    hostfunc_await_room();
+    *why = hostfunc_enter(&init, &cookie);
+    return cookie;
 }
 
 uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why)
@@ -449,69 +592,4 @@ void vcu_hostfunc_expect(uint32_t runs)
         outstanding += runs;
     pthread_cond_broadcast(&wake);
     pthread_mutex_unlock(&lock);
-}
-
-static CUresult hostfunc_launch(const struct callback *init)
-{
-    uint64_t cookie;
-    CUresult res = hostfunc_enter(init, &cookie);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    /* A worker before 1.10 runs a callback as a host function: not where the stream has failed. */
-    res = init->stream_fn != NULL && vcu.worker_minor >= 10
-              ? vgp_call_vgpAddCallback(init->stream, cookie)
-              : vgp_call_vgpLaunchHostFunc(init->stream, cookie);
-    if (res != CUDA_SUCCESS)
-        hostfunc_leave(cookie);
-    return res;
-}
-
-/* Into the graph that the stream is being captured into. */
-static CUresult hostfunc_capture(CUstream stream, CUhostFn fn, void *user)
-{
-    CUresult res;
-    uint64_t cookie = vcu_hostfunc_keep(fn, user, NULL, &res);
-
-    if (cookie == 0)
-        return res;
-    if (vcu_capture_post(stream)) /* where it fails, the worker releases it */
-        return vgp_call_vgpCapturedHostFunc((struct vgp_intent){.posted = true}, stream, cookie);
-    res = vgp_call_vgpCaptureHostFunc(stream, cookie);
-    if (res != CUDA_SUCCESS)
-        hostfunc_leave(cookie);
-    return res;
-}
-
-CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
-    if (fn == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_stream_captured(hStream))
-        return hostfunc_capture(hStream, fn, userData);
-    return hostfunc_launch(&(struct callback){.fn = fn, .stream = hStream, .user = userData});
-}
-
-CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
-                                 unsigned int flags)
-{
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
-    if (callback == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_stream_captured(hStream))
-        return vcu_capture_spoil("cuStreamAddCallback", hStream);
-    return hostfunc_launch(&(struct callback){.stream_fn = callback, .stream = hStream, .user = userData});
 }

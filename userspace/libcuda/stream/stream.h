@@ -16,8 +16,16 @@ struct vcu_host_run {
 };
 /* Queues the callbacks that the worker requests. */
 extern const struct vcu_unit_ops vcu_hostfunc_unit;
-/* Registers a function that runs at every launch of a graph; 0: see *why. `gone` (or NULL) gets
- * `user` when no further run is possible. */
+/*
+ * Each function below that registers returns a cookie, 0: see *why. Whoever registers makes the
+ * call that tells the worker, then reports its result: vcu_hostfunc_sent() or
+ * vcu_hostfunc_cancel(), or both in vcu_hostfunc_kept(). Only what was sent is ended here when the
+ * worker dies. The first one: a function, or a callback of a stream, that runs once.
+ */
+uint64_t vcu_hostfunc_once(CUhostFn fn, CUstreamCallback stream_fn, CUstream stream, void *user,
+                           CUresult *why);
+/* Registers a function that runs at every launch of a graph. `gone` (or NULL) gets `user` when no
+ * further run is possible. */
 uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why);
 /* Registers external semaphores (external_semaphore.h), to be served when the worker requests it;
  * once: by a call on a stream, else by a graph. Takes over the reference, also on failure. */
@@ -29,8 +37,16 @@ struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie);
 void vcu_hostfunc_finish(const struct vcu_host_run *run);
 /* Registers a user object's destructor, to be run once, on behalf of that handle. */
 uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why);
-/* Unregisters after a failed call; `gone` is not called. False: it is released already. */
+/* Counts the references of a user object that the program has; what it gives to graphs is not
+ * counted. */
+void vcu_hostfunc_own(uint64_t cookie, int64_t references);
+/* The call succeeded. */
+void vcu_hostfunc_sent(uint64_t cookie);
+/* Unregisters after a failed call; `gone` is not called. False: it is released already, or about to
+ * run. */
 bool vcu_hostfunc_cancel(uint64_t cookie);
+/* Either of the two, by the call's result. */
+void vcu_hostfunc_kept(uint64_t cookie, CUresult res);
 /* The registered function; false: unknown cookie. */
 bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 /* Announces a number of expected runs: a thread listens until they have happened. */
