@@ -72,6 +72,7 @@ struct group {
     s32 low, high; /* accessed range relative to the register's value */
     u32 align;
     u32 flag;                 /* index into native_ok: GROUP_* */
+    u64 fetched;              /* prefetched so far: a bit per 64 bytes from `low` on */
     struct sg_window *window; /* of the first load; NULL: none */
 };
 

@@ -303,11 +303,22 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
+/* True unless an earlier load of the group has prefetched the lines of this one. */
+static bool fetches(struct group *g, const struct sg_insn *in)
+{
+    const u64 line = g ? (u64)(in->imm - g->low) / 64 : 64;
+    const bool first = line > 63 || !(g->fetched >> line & 1);
+
+    if (line < 64)
+        g->fetched |= 1ull << line;
+    return first;
+}
+
 /* RSI: the window, RAX: the address of lane 0. The result of a load by windows. */
 static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
-                       bool two)
+                       bool two, struct group *g)
 {
-    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
+    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, fetches(g, in));
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         if (two)
             part(j, d, h, arg);
@@ -350,7 +361,7 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     }
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
-    windows_to(j, s, in, arg, d, two);
+    windows_to(j, s, in, arg, d, two, g);
     end = jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
@@ -422,7 +433,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
         sg_jit_sum_first(j, sum);
     if (fresh)
         set_flag(j, g, GROUP_CHECKED);
-    windows_to(j, s, in, arg, d, two);
+    windows_to(j, s, in, arg, d, two, g);
     end[0] = jmp(B(j));
     land(B(j), other);
     if (s->window->row) {

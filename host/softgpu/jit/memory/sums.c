@@ -162,7 +162,7 @@ void sg_jit_sum_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_win
         return;
     }
     sg_jit_window_learn(w, in, x);
-    same = __atomic_load_n(&x->state, __ATOMIC_ACQUIRE) >= SG_WINDOW_8 && x->lanes == SG_FULL;
+    same = __atomic_load_n(&x->state, __ATOMIC_ACQUIRE) >= SG_WINDOW_FIRST && x->lanes == SG_FULL;
     for (u32 i = 0; i < SG_LANES; i++)
         same = same && a[i] - a[0] == x->offset[i];
     w->lie[x->site] = same ? LIE_IN_WINDOWS : LIE_APART;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Windows (jit/memory/windows.h). A gather takes 32 accesses. If groups of 8 (or 4) lanes lie within 64
- * bytes, a masked load per group and byte permutations have the same result. The permutations are
+ * Windows (jit/memory/windows.h). A gather takes 32 accesses. If groups of 32, 16, 8 or 4 lanes lie within
+ * 64 bytes, a load per group and byte permutations have the same result. The permutations are
  * computed when the load first runs; every later run compares the distances of the lanes, and
  * gathers if they differ. Only bytes between the lowest and the highest element are read, and the
  * caller has checked all of them.
@@ -17,7 +17,7 @@
 #define AT(field) ((s32)offsetof(struct sg_window, field))
 
 static const struct vop VMOVU8 = {M0F, PF2, 0, 0x6f}, PERMI2B = {M38, P66, 0, 0x75},
-                        SHUF128 = {M3A, P66, 1, 0x43};
+                        PERMB = {M38, P66, 0, 0x8d}, SHUF128 = {M3A, P66, 1, 0x43};
 
 struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 size, u32 align, u32 row)
 {
@@ -49,32 +49,63 @@ void sg_jit_windows_free(struct sg_window *x)
     }
 }
 
-/* Windows of `each` lanes. False: some do not lie within 64 bytes. */
-static bool fit(struct sg_window *x, const u64 *a, u32 each)
-{
-    if (x->avx2)
-        return sg_avx2_window_fit(x, a, each);
-    for (u32 g = 0; g < SG_LANES / each; g++) {
-        const u32 first = g * each, running = x->lanes >> first & ((1u << each) - 1);
-        u64 low = UINT64_MAX, high = 0;
+/* The ways to load, the best first. Of a window's bytes more are read than lanes ask for, all of them
+   between the lowest and the highest element; SG_WINDOW_32 alone has a mask. */
+static const struct form {
+    u32 state, each, bytes; /* lanes and bytes of a window */
+} forms[] = {{SG_WINDOW_32, 32, 64},
+             {SG_WINDOW_16, 16, 64},
+             {SG_WINDOW_8, 8, 64},
+             {SG_WINDOW_4, 4, 32},
+             {SG_WINDOW_4_WIDE, 4, 64}},
+  avx2_forms[] = {{SG_WINDOW_8, 8, 32}, {SG_WINDOW_4, 4, 32}};
 
-        x->mask[g] = 0;
-        x->base[g] = 0;
-        if (!running)
-            continue;
-        for (u32 i = first; i < first + each; i++) {
+/* The byte of the two registers that the form permutes in which window g begins. */
+static u32 begin_of(const struct form *f, u32 g)
+{
+    return f->each >= 16 ? 0 : f->bytes * g & 127;
+}
+
+/* False: some lanes of a window do not lie within its bytes. */
+static bool fit(struct sg_window *x, const u64 *a, const struct form *f)
+{
+    const u64 lowest = a[0] + (u64)x->low;
+
+    if (x->avx2)
+        return sg_avx2_window_fit(x, a, f->each);
+    if (f->state != SG_WINDOW_32 && x->span < f->bytes)
+        return false;
+    for (u32 first = 0; first < SG_LANES; first += f->each) {
+        u64 low = UINT64_MAX, high = lowest;
+
+        for (u32 i = first; i < first + f->each; i++) {
             low = (x->lanes >> i & 1) && a[i] < low ? a[i] : low;
             high = (x->lanes >> i & 1) && a[i] > high ? a[i] : high;
         }
-        if (high - low > 64 - x->size)
+        if (low == UINT64_MAX) /* none runs: any bytes will do */
+            low = lowest;
+        else if (high - low + x->size > f->bytes)
             return false;
-        x->base[g] = (s64)(low - a[0]);
-        x->mask[g] = ~0ull >> (64 - (high - low + x->size));
-        for (u32 i = first; i < first + each; i++)
+        if (f->state != SG_WINDOW_32 && low - lowest > x->span - f->bytes)
+            low = lowest + x->span - f->bytes;
+        x->base[first / f->each] = (s64)(low - a[0]);
+        for (u32 i = first; i < first + f->each; i++)
             for (u32 k = 0; k < x->size && k < 4 && (x->lanes >> i & 1); k++)
-                x->index[i / 16][i % 16 * 4 + k] = (u8)(a[i] - low + k) | (u8)((g & 1) << 6);
+                x->index[i / 16][i % 16 * 4 + k] = (u8)(a[i] - low + k + begin_of(f, first / f->each));
     }
+    x->mask = f->state == SG_WINDOW_32 ? ~0ull >> (64 - x->span) : 0;
     return true;
+}
+
+static u32 best_form(struct sg_window *x, const u64 *a)
+{
+    const struct form *f = x->avx2 ? avx2_forms : forms;
+    const u32 n = x->avx2 ? sizeof(avx2_forms) / sizeof(*f) : sizeof(forms) / sizeof(*f);
+
+    for (u32 i = 0; i < n; i++)
+        if (fit(x, a, &f[i]))
+            return f[i].state;
+    return SG_WINDOW_NONE;
 }
 
 /* The distances of all running lanes. False: they are not multiples of the alignment. */
@@ -121,14 +152,11 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
             a[i] = x->narrow ? ((const u32 *)at)[i] : ((const u64 *)at)[i];
         x->lanes = w->mask;
         if ((x->lanes & 1) && distances(x, a))
-            state = in_row(x)      ? SG_WINDOW_NEW
-                    : fit(x, a, 8) ? SG_WINDOW_8
-                    : fit(x, a, 4) ? SG_WINDOW_4
-                                   : SG_WINDOW_NONE;
+            state = in_row(x) ? SG_WINDOW_NEW : best_form(x, a);
         for (u32 i = 0; i < SG_LANES && x->narrow; i++)
             x->offset32[i] = (u32)x->offset[i];
         __atomic_store_n(&x->state, state, __ATOMIC_RELEASE);
-        if (state >= SG_WINDOW_8 && x->first && x->first->state >= SG_WINDOW_8 &&
+        if (state >= SG_WINDOW_FIRST && x->first && x->first->state >= SG_WINDOW_FIRST &&
             x->first->lanes == x->lanes &&
             !memcmp(x->narrow ? (const void *)x->first->offset32 : x->first->offset,
                     x->narrow ? (const void *)x->offset32 : x->offset,
@@ -156,7 +184,7 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
 
     m->n = 0;
     mov_imm64(b, RSI, (u64)(uintptr_t)x);
-    cmp_state(b, SG_WINDOW_8);
+    cmp_state(b, SG_WINDOW_FIRST);
     m->at[m->n++] = jcc(b, JB);
     if (j->masked) {
         alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, mask));
@@ -191,69 +219,160 @@ void sg_jit_window_missed(struct jit *j, const struct window_misses *m)
         land(B(j), m->at[i]);
 }
 
-/* Window g to register v. */
-static void load(struct jit *j, u32 g, u32 v, s32 disp, bool prefetch)
+/* A load by windows. */
+struct by_windows {
+    u32 (*d)[4], n; /* results and their number, see sg_jit_window_load() */
+    s32 disp;
+    bool prefetch;
+};
+
+/* RCX: where window g begins; its data of the next warps is fetched. */
+static void window_begin(struct jit *j, const struct by_windows *l, u32 g, bool prefetch)
 {
     struct buf *b = B(j);
-    const u32 k = 2 + (g & 1);
 
-    vexm(b, PNONE, 0, 1, 0x90, k, RSI, AT(mask) + (s32)(8 * g)); /* kmovq */
     alu_mem(b, true, 0x8b, RCX, RSI, AT(base) + (s32)(8 * g));
     alu_reg(b, true, 0x01, RCX, RAX);
-    evm(b, VMOVU8, v, 0, RCX, disp, 64, k, EV_Z);
-    if (!prefetch)
+    if (!l->prefetch || !prefetch)
         return;
     rex(b, false, 0, RCX);
     put8(b, 0x0f); /* prefetcht0 [rcx + disp] */
     put8(b, 0x18);
-    mem_operand(b, 1, RCX, disp + SG_WINDOW_AHEAD, 1);
+    mem_operand(b, 1, RCX, l->disp + SG_WINDOW_AHEAD, 1);
 }
 
-/* Moves word k of the lanes of chunk h, which are in registers 0 and 1, or (four) 0 to 3, to
-   register d. */
-static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
+/* The index of word k of the lanes of chunk h to register d. */
+static void index_of(struct jit *j, u32 d, u32 k, u32 h)
 {
     struct buf *b = B(j);
 
     evm(b, VMOV, d, 0, RSI, AT(index) + (s32)(64 * h), 64, 0, 0);
-    if (k) {
-        mov_imm64(b, RCX, 0x04040404u * k);
-        ev(b, BCAST_R32, 4, 0, RCX, 0, 0);
-        ev(b, VPADDD, d, d, 4, 0, 0); /* no byte carries: all of a lane is in 64 bytes */
-    }
-    if (four)
-        ev(b, VMOV, 4, 0, d, 0, 0);
-    ev(b, PERMI2B, d, 0, 1, 0, 0);
-    if (!four)
+    if (!k)
         return;
-    ev(b, PERMI2B, 4, 2, 3, 0, 0);
-    evi(b, SHUF128, d, d, 4, 0, 0, 0xe4); /* the lower half, and the upper half of register 4 */
+    mov_imm64(b, RCX, 0x04040404u * k);
+    ev(b, BCAST_R32, 4, 0, RCX, 0, 0);
+    ev(b, VPADDD, d, d, 4, 0, 0); /* no byte carries: all of a lane is in its window */
+}
+
+static void all_in_one(struct jit *j, const struct by_windows *l)
+{
+    struct buf *b = B(j);
+
+    vexm(b, PNONE, 0, 1, 0x90, 2, RSI, AT(mask)); /* kmovq */
+    window_begin(j, l, 0, true);
+    evm(b, VMOVU8, 0, 0, RCX, l->disp, 64, 2, EV_Z);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        for (u32 k = 0; k < l->n; k++) {
+            index_of(j, l->d[k][h], k, h);
+            ev(b, PERMB, l->d[k][h], l->d[k][h], 0, 0, 0);
+        }
+}
+
+static void sixteen(struct jit *j, const struct by_windows *l)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        window_begin(j, l, h, true);
+        evm(b, VMOVU, 0, 0, RCX, l->disp, 64, 0, 0);
+        for (u32 k = 0; k < l->n; k++) {
+            index_of(j, l->d[k][h], k, h);
+            ev(b, PERMB, l->d[k][h], l->d[k][h], 0, 0, 0);
+        }
+    }
+}
+
+static void eight(struct jit *j, const struct by_windows *l)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        for (u32 q = 0; q < 2; q++) {
+            window_begin(j, l, 2 * h + q, true);
+            evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
+        }
+        for (u32 k = 0; k < l->n; k++) {
+            index_of(j, l->d[k][h], k, h);
+            ev(b, PERMI2B, l->d[k][h], 0, 1, 0, 0);
+        }
+    }
+}
+
+/* Two windows a register. */
+static void four(struct jit *j, const struct by_windows *l)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        for (u32 q = 0; q < 4; q++) {
+            window_begin(j, l, 4 * h + q, !(q & 1));
+            if (q & 1)
+                evmi(b, INSERT4, q / 2, q / 2, RCX, l->disp, 32, 0, 0, 1);
+            else
+                evm(b, VMOVU, q / 2, 0, RCX, l->disp, 32, 0, EV_YMM);
+        }
+        for (u32 k = 0; k < l->n; k++) {
+            index_of(j, l->d[k][h], k, h);
+            ev(b, PERMI2B, l->d[k][h], 0, 1, 0, 0);
+        }
+    }
+}
+
+static void four_wide(struct jit *j, const struct by_windows *l)
+{
+    struct buf *b = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        for (u32 q = 0; q < 4; q++) {
+            window_begin(j, l, 4 * h + q, !(q & 1));
+            evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
+        }
+        for (u32 k = 0; k < l->n; k++) {
+            const u32 d = l->d[k][h];
+
+            index_of(j, d, k, h);
+            ev(b, VMOV, 4, 0, d, 0, 0);
+            ev(b, PERMI2B, d, 0, 1, 0, 0);
+            ev(b, PERMI2B, 4, 2, 3, 0, 0);
+            evi(b, SHUF128, d, d, 4, 0, 0, 0xe4); /* the lower half, and the upper half of register 4 */
+        }
+    }
 }
 
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch)
 {
+    static const struct {
+        u32 state;
+        void (*load)(struct jit *j, const struct by_windows *l);
+    } ways[] = {{SG_WINDOW_8, eight},
+                {SG_WINDOW_4, four},
+                {SG_WINDOW_16, sixteen},
+                {SG_WINDOW_32, all_in_one},
+                {SG_WINDOW_4_WIDE, four_wide}};
+    const u32 last = sizeof(ways) / sizeof(*ways) - 1;
+    const struct by_windows l = {d, n, disp, prefetch};
+    size_t end[sizeof(ways) / sizeof(*ways)];
     struct buf *b = B(j);
-    size_t jump = 0, end = 0;
 
     if (b->avx2) {
         sg_avx2_window_load(j, d, n, size, disp, prefetch);
         return;
     }
-    cmp_state(b, SG_WINDOW_4);
-    jump = jcc(b, JE);
-    for (u32 each = 2; each <= 4; each += 2) {
-        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-            for (u32 q = 0; q < each; q++)
-                load(j, each * h + q, q, disp, prefetch && (each == 2 || !(q & 1)));
-            for (u32 k = 0; k < n; k++)
-                pick(j, d[k][h], k, h, each == 4);
+    for (u32 i = 0; i <= last; i++) {
+        size_t other = 0;
+
+        if (i < last) {
+            cmp_state(b, ways[i].state);
+            other = jcc(b, JNE);
         }
-        if (each == 2) {
-            end = jmp(b);
-            land(b, jump);
-        }
+        ways[i].load(j, &l);
+        if (i == last)
+            break;
+        end[i] = jmp(b);
+        land(b, other);
     }
-    land(b, end);
+    for (u32 i = 0; i < last; i++)
+        land(b, end[i]);
 }
 
 #endif

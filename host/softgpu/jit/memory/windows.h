@@ -8,12 +8,16 @@
 
 #include "jit/memory/memory_ops.h"
 
-/* Order matters: values from SG_WINDOW_8 on have windows. */
+/* Order matters: values from SG_WINDOW_FIRST on have windows. */
 enum sg_window_state {
-    SG_WINDOW_NEW,  /* the load has not run yet */
-    SG_WINDOW_NONE, /* the lanes are too far apart */
-    SG_WINDOW_8,    /* 8 lanes in 64 bytes, with AVX2 in 32 */
-    SG_WINDOW_4     /* 4 lanes in 64 bytes, with AVX2 in 32 */
+    SG_WINDOW_NEW,    /* the load has not run yet */
+    SG_WINDOW_NONE,   /* the lanes are too far apart */
+    SG_WINDOW_4_WIDE, /* 4 lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_FIRST = SG_WINDOW_4_WIDE,
+    SG_WINDOW_4,  /* 4 lanes in 32 bytes */
+    SG_WINDOW_8,  /* 8 lanes in 64 bytes, with AVX2 in 32 */
+    SG_WINDOW_16, /* 16 lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_32  /* all lanes in 64 bytes; not with AVX2 */
 };
 
 /* The address pattern of a load, learned from its first run. Written once, under a lock, `state`
@@ -25,8 +29,8 @@ struct sg_window {
     };
     union {
         struct {
-            u8 index[2][64]; /* source of each byte of the result, in two windows */
-            u64 mask[8];     /* bytes of each window that are read */
+            u8 index[2][64]; /* source of each byte of the result, in one or two registers */
+            u64 mask;        /* SG_WINDOW_32: bytes of the window that are read */
         };
         struct {                /* with AVX2 */
             u32 word[SG_LANES]; /* index of each lane's word in its window */
@@ -75,8 +79,8 @@ void sg_jit_window_missed(struct jit *j, const struct window_misses *m);
  */
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad);
 /* RSI: x; RAX: the address of lane 0. Loads n words of `size` bytes per lane into the registers d
-   (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2, k3 and vector registers
-   0 to 6. */
+   (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2 and vector registers
+   0 to 6. prefetch: the data of the next warps, too. */
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
 /* The same with AVX2 (jit/avx2/windows.c); size: bytes per lane. */
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);

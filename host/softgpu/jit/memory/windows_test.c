@@ -135,7 +135,7 @@ static unsigned windows(const struct tk *t)
     unsigned n = 0;
 
     for (const struct sg_window *x = t->k->code.windows; x; x = x->next)
-        n += x->state >= SG_WINDOW_8;
+        n += x->state >= SG_WINDOW_FIRST;
     return n;
 }
 
