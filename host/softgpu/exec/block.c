@@ -165,7 +165,7 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
     y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
     y->warps = up(sizeof(struct sg_cta));
     y->own_total = y->warps + up(y->nwarps * sizeof(struct sg_warp));
-    y->local = (size_t)y->nwarps * c->regfile_bytes;
+    y->local = (size_t)y->nwarps * (c->regfile_bytes + c->native_bytes);
     y->local_bytes = c->local_bytes;
     y->stack_words = 0;
     if (c->calls || sg_code_has_top(c)) {
@@ -255,7 +255,8 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 {
     w->alive = SG_FULL;
     sg_warp_set_mask(w, SG_FULL);
-    memset(w->lie, 0, sizeof(w->lie)); /* depends on the values computed here */
+    memset(w->lie, 0, sizeof(w->lie)); /* depends on the values computed here, and so does: */
+    memset(w->affine, 0, sizeof(w->affine));
     if (a->native)
         a->native(w, a->insns);
     for (uint32_t i = 0; i < a->n && !a->native; i++)
@@ -366,11 +367,8 @@ struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_r
     struct sg_cta *c = (struct sg_cta *)(void *)own;
     uint32_t tid[3] = {0, 0, 0};
 
-    /*
-     * The only visible state of an earlier launch is register contents, to lanes that read
-     * registers which the other lanes never set (shfl, mma). Shared memory is cleared for each
-     * block.
-     */
+    /* The only visible state of an earlier launch is register contents, to lanes that read registers which
+       the other lanes never set (shfl, mma). Shared memory is cleared for each block. */
     clear(c, (struct sg_warp *)(void *)(own + y->warps), y->nwarps);
     if (code->zero_regs)
         memset(mem, 0, y->local);
@@ -408,7 +406,7 @@ struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_r
         w->threads =
             c->nthreads - k * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
         w->cta = c;
-        w->base[0] = mem + (size_t)k * code->regfile_bytes;
+        w->base[0] = mem + (size_t)k * (code->regfile_bytes + code->native_bytes) + code->native_bytes;
         w->base[1] = code->pool;
         w->local = mem + y->local + (size_t)k * y->local_bytes * SG_LANES;
         w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)k * y->stack_words * 4 * SG_LANES);

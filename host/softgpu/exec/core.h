@@ -184,8 +184,10 @@ struct sg_group {
 struct sg_cta;
 
 #define SG_NATIVE_GROUPS 16
-#define SG_NATIVE_SUMS 12   /* sums of native code (jit/memory/sums.c) at a time */
-#define SG_NATIVE_SITES 192 /* loads from them, in all of a kernel */
+#define SG_NATIVE_SUMS 20    /* sums of native code (jit/memory/sums.c) at a time */
+#define SG_NATIVE_SITES 255  /* loads from them, in all of a kernel */
+#define SG_NATIVE_AFFINE 16  /* blocks with affine values (jit/memory/affine.h) */
+#define SG_NATIVE_BYTES 8192 /* what a warp has for their distances */
 
 struct sg_warp {
     uint8_t *base[2]; /* registers, constant pool */
@@ -210,6 +212,9 @@ struct sg_warp {
     /* native code: uniform parts of sums; how the lanes of loads from them lie (jit/memory/sums.h) */
     uint64_t sums[SG_NATIVE_SUMS];
     uint8_t lie[SG_NATIVE_SITES];
+    /* native code, for each block with affine values: whether their distances are known, how often
+       they were learnt in the launch */
+    uint8_t affine[SG_NATIVE_AFFINE], affine_misses[SG_NATIVE_AFFINE];
     /* no other lane can arrive: run the synchronising instruction now */
     bool sync_force;
     uint32_t ngroups; /* number of suspended groups */

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define MAX_ALLOCS 256
 
@@ -12,6 +13,7 @@ volatile uint64_t sg_mem_generation = 1;
 static struct {
     uint8_t *p;
     size_t size;
+    bool mapped;
 } allocs[MAX_ALLOCS];
 static unsigned nallocs;
 
@@ -52,10 +54,28 @@ void *tm_alloc(size_t size)
     return p;
 }
 
+void *tm_reserve(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p == MAP_FAILED || nallocs == MAX_ALLOCS)
+        abort();
+    allocs[nallocs].p = p;
+    allocs[nallocs].mapped = true;
+    allocs[nallocs++].size = size;
+    return p;
+}
+
 void tm_free_all(void)
 {
-    while (nallocs)
-        free(allocs[--nallocs].p);
+    while (nallocs) {
+        nallocs--;
+        if (allocs[nallocs].mapped)
+            munmap(allocs[nallocs].p, allocs[nallocs].size);
+        else
+            free(allocs[nallocs].p);
+        allocs[nallocs].mapped = false;
+    }
     sg_mem_generation++;
 }
 

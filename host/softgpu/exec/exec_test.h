@@ -9,6 +9,8 @@
 
 /* Device memory: a separate allocation each time, with a live entry in the checked table. */
 void *tm_alloc(size_t size);
+/* The same without touching it, for gigabytes. */
+void *tm_reserve(size_t size);
 void tm_free_all(void);
 
 struct tk {

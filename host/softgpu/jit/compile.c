@@ -5,8 +5,9 @@
  * reads them (jit/liveness.c).
  */
 #include "jit/avx2/avx2.h"
-#include "jit/ops.h"
+#include "jit/memory/affine.h"
 #include "jit/memory/sums.h"
+#include "jit/ops.h"
 
 #include <cpuid.h>
 #include <stdlib.h>
@@ -14,61 +15,9 @@
 
 #ifdef SG_JIT
 
-#define HASH 1024
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool available, use_avx2;
-static struct {
-    sg_fn fn;
-    const struct jop *op;
-    bool pure; /* nothing but its result */
-} table[HASH];
 struct jit_ctl sg_jit_ctl;
-
-static u32 hash(sg_fn fn)
-{
-    return (u32)(((u64)(uintptr_t)fn * 0x9e3779b97f4a7c15ull) >> 54);
-}
-
-static void table_add(const struct jop *o, bool pure)
-{
-    for (; o->name; o++) {
-        sg_fn fn = sg_op_find(o->name);
-        u32 i;
-
-        if (!fn)
-            continue;
-        for (i = hash(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
-            ;
-        table[i].fn = fn;
-        table[i].op = o;
-        table[i].pure = pure;
-    }
-}
-
-const struct jop *sg_jit_find(sg_fn fn, bool *pure)
-{
-    for (u32 i = hash(fn); table[i].fn; i = (i + 1) & (HASH - 1))
-        if (table[i].fn == fn) {
-            if (pure)
-                *pure = table[i].pure;
-            return table[i].op;
-        }
-    return NULL;
-}
-
-bool sg_jit_modeless(const struct jop *o)
-{
-    const struct jop *const tables[] = {sg_jit_ops_alu, sg_jit_ops_cmp};
-
-    if (o->arg & (MODAL | NO_MODE))
-        return false;
-    for (u32 k = 0; k < 2; k++)
-        for (const struct jop *p = tables[k]; p->name; p++)
-            if (p == o)
-                return true;
-    return false;
-}
 
 /* gcc 12 and clang 14 do not both have a name for it. */
 static bool has_f16c(void)
@@ -85,14 +34,7 @@ static void init(void)
     use_avx2 = !strcmp(sg_op_isa(), "avx2") && has_f16c();
     if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
         return;
-    table_add(sg_jit_ops_alu, true);
-    table_add(sg_jit_ops_cmp, true);
-    table_add(sg_jit_ops_half, true);
-    table_add(sg_jit_ops_float, true);
-    table_add(sg_jit_ops_approx, true);
-    table_add(sg_jit_ops_mem, false);
-    table_add(sg_jit_ops_shm, false);
-    table_add(sg_jit_ops_matrix, false);
+    sg_jit_find_init();
     sg_jit_ctl.bra = sg_op_find("bra");
     sg_jit_ctl.bra_if = sg_op_find("bra.if");
     sg_jit_ctl.bra_not = sg_op_find("bra.not");
@@ -210,6 +152,8 @@ static u32 one_insn(struct jit *j, u32 i)
     bool pure = false;
 
     j->cur = i;
+    if (j->affine && sg_jit_affine_insn(j, i))
+        return 1;
     if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext || (in->fn == sg_jit_ctl.wsync && !j->masked))
         return 1; /* all lanes are here */
     if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
@@ -264,6 +208,9 @@ static void block(struct jit *j, u32 first)
 
     sg_jv_forget(j);
     j->ngroups = 0;
+    j->begin = first;
+    if (j->affine)
+        sg_jit_affine_begin(j);
     while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {
         const struct sg_insn *in = &c->insns[i];
 
@@ -313,6 +260,17 @@ static void block(struct jit *j, u32 first)
         sg_jit_jump_to(j, jmp(b), i);
     else
         sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
+}
+
+/* The block twice, if that helps: for lanes whose distances stay the same, then for all others. */
+static void both(struct jit *j, u32 first)
+{
+    if (!j->masked && sg_jit_affine_find(j, first)) {
+        sg_jit_affine_enter(j);
+        block(j, first);
+        sg_jit_affine_leave(j, first);
+    }
+    block(j, first);
 }
 
 static void enter(struct jit *j)
@@ -374,6 +332,11 @@ static void emit_stub(struct jit *j, const struct stub *s)
         if (s->v.dirty >> i & 1)
             sg_jv_store(j, i, s->v.key[i]);
     sg_jit_sums_save(j, s->sums, s->nsums);
+    if (s->leave) {
+        sg_jit_count(j, s->insn - s->begin);
+        sg_jit_leave_at(j, s->insn, SG_JUMP);
+        return;
+    }
     if (s->window) {
         sg_jit_call_begin(j, s->insn);
         mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
@@ -460,7 +423,7 @@ static void compile(struct jit *j)
         for (u8 k = 0; k < JIT_VERSIONS; k++) {
             j->masked = k;
             j->entry[k][i] = j->b.n;
-            block(j, i);
+            both(j, i);
         }
     }
     for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
@@ -510,6 +473,9 @@ void sg_jit_make(struct jit *j)
         c->jit_bytes = j->b.n;
         c->windows = j->windows;
         j->windows = NULL;
+        c->affine = j->affines;
+        c->native_bytes = j->native_bytes;
+        j->affines = NULL;
         for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
             c->ahead[k].native = j->ahead[k] ? (sg_fn)(uintptr_t)(at + j->ahead[k] - 1) : NULL;
         for (u32 i = 0; i < c->ninsns; i++) {
@@ -528,6 +494,7 @@ void sg_jit_make(struct jit *j)
         free(j->entry[k]);
     free(j->outside);
     sg_jit_windows_free(j->windows);
+    sg_jit_affine_free(j->affines);
     free(j->stubs);
     free(j->patterns);
     free(j->jumps);
@@ -550,7 +517,9 @@ void sg_jit_free(struct sg_code *c)
 {
     sg_jit_mem_free(c->jit, c->jit_bytes);
     sg_jit_windows_free(c->windows);
+    sg_jit_affine_free(c->affine);
     c->windows = NULL;
+    c->affine = NULL;
     free(c->handlers);
     free(c->fields);
     c->jit = NULL;

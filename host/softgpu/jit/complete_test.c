@@ -7,6 +7,7 @@
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
 #include "jit/avx2/avx2.h"
+#include "jit/memory/affine.h"
 #include "jit/memory/windows.h"
 
 #ifdef SG_JIT
@@ -196,7 +197,7 @@ static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
     sg_jit_make(&j);
     *tables -= j.table_room;
     whole = c->jit != NULL;
-    if (!whole && (!j.b.failed || c->handlers || c->windows || memcmp(before, c->insns, n)))
+    if (!whole && (!j.b.failed || c->handlers || c->windows || c->affine || memcmp(before, c->insns, n)))
         abort();
     memcpy(c->insns, before, n); /* compiled or not, as it was */
     free(before);
@@ -208,8 +209,11 @@ static void unmake(struct sg_code *c)
 {
     sg_jit_mem_free(c->jit, c->jit_bytes);
     sg_jit_windows_free(c->windows);
+    sg_jit_affine_free(c->affine);
     free(c->handlers);
     c->windows = NULL;
+    c->affine = NULL;
+    c->native_bytes = 0;
     c->handlers = NULL;
     c->jit = NULL;
 }

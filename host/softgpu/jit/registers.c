@@ -241,9 +241,14 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
     }
 }
 
+u32 sg_jv_held(struct jit *j, u32 op, u32 h)
+{
+    return find(j, key_of(j, op, h));
+}
+
 void sg_jv_lose(struct jit *j, u32 op)
 {
-    for (u32 h = 0; h < 4; h++) {
+    for (u32 h = 0; h < (op < j->code->slots32 ? 4u : 2u); h++) {
         const u32 v = find(j, op + 64 * h);
 
         if (v)
@@ -328,6 +333,8 @@ struct stub *sg_jit_stub(struct jit *j)
     s->back = 0;
     s->insn = j->cur;
     s->n = 1;
+    s->leave = false;
+    s->begin = j->begin;
     s->window = NULL;
     s->nsums = 0;
     s->masked = j->masked;

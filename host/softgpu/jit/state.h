@@ -29,13 +29,15 @@ struct vregs {
     u32 low_bytes; /* of those held: all bytes are known to be below 128 */
 };
 
-/* A register of 64-bit values that is a sum (jit/memory/sums.c). */
+/* A register that is a sum (jit/memory/sums.c) or affine (jit/memory/affine.h). */
 struct sum {
-    u32 key;    /* operand code of the register */
-    u32 base;   /* operand code of its hoisted part */
-    u32 place;  /* index of its uniform part in the warp's `sums` */
-    bool valid; /* the register still has this value */
-    u8 unsaved; /* a bit per chunk: neither in a vector register nor in memory */
+    u32 key;     /* operand code of the register */
+    u32 base;    /* operand code of its hoisted part, or where its lanes' distances lie */
+    u32 place;   /* index of its uniform part, or its value in lane 0, in the warp's `sums` */
+    bool valid;  /* the register still has this value */
+    u8 unsaved;  /* a bit per chunk: neither in a vector register nor in memory */
+    bool narrow; /* 32-bit values; a hoisted part has 64 */
+    u8 zero;     /* sums are compared byte by byte */
 };
 
 /* Out-of-line path of a memory access that must be checked lane by lane. */
@@ -44,7 +46,9 @@ struct stub {
     u32 njumps;
     size_t back;
     u32 insn, n; /* first handler to call, number of handlers */
+    u32 begin;   /* first instruction of the block */
     u8 masked;
+    bool leave;               /* does not come back: the interpreter goes on at `insn` */
     struct sg_window *window; /* pattern to learn first, see jit/memory/windows.h; NULL: none */
     struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;
@@ -109,17 +113,22 @@ struct jit {
     u32 ngroups; /* number of groups begun in this block */
     struct sum sums[SG_NATIVE_SUMS];
     u32 nsums;
-    u32 nsites;                /* number of loads from sums */
-    u32 nmma;                  /* number of native mma instructions */
-    struct sg_window *windows; /* list of all windows */
-    u8 masked;                 /* version being compiled: JIT_* */
-    u32 mode;                  /* MXCSR required by the current instruction */
-    u32 mxcsr;                 /* MXCSR at this point: a mode stays until another is needed */
-    u32 round;                 /* rounding flags of vector instructions, EV_ROUND() or 0 */
-    u8 *addresses;             /* sg_code_addresses() */
-    size_t table_room;         /* bytes left for stubs, jumps, patterns and windows */
-    u32 walked;                /* instructions visited in search of groups */
-    u32 prologue;              /* bytes at the way in for the interpreter that save registers */
+    u32 begin;                   /* the block's first instruction */
+    struct affine_block *affine; /* of the block, if its code is for affine values; or NULL */
+    struct sg_affine *affines;   /* list of what blocks with such code learn */
+    u32 naffine;                 /* their number */
+    u32 native_bytes;            /* see struct sg_code */
+    u32 nsites;                  /* number of loads from sums */
+    u32 nmma;                    /* number of native mma instructions */
+    struct sg_window *windows;   /* list of all windows */
+    u8 masked;                   /* version being compiled: JIT_* */
+    u32 mode;                    /* MXCSR required by the current instruction */
+    u32 mxcsr;                   /* MXCSR at this point: a mode stays until another is needed */
+    u32 round;                   /* rounding flags of vector instructions, EV_ROUND() or 0 */
+    u8 *addresses;               /* sg_code_addresses() */
+    size_t table_room;           /* bytes left for stubs, jumps, patterns and windows */
+    u32 walked;                  /* instructions visited in search of groups */
+    u32 prologue;                /* bytes at the way in for the interpreter that save registers */
 };
 
 /*
@@ -164,6 +173,7 @@ static inline bool sg_jit_is_branch(sg_fn fn)
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
 
+void sg_jit_find_init(void); /* once, before the others of jit/table.c */
 /* The native implementation of fn. NULL: call the handler. *pure (unless NULL): has no effect
    but its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
@@ -301,7 +311,9 @@ void sg_jv_load(struct jit *j, u32 v, u32 key);
 void sg_jv_store(struct jit *j, u32 v, u32 key);
 /* Writes back modified registers, which keep their chunks. */
 void sg_jv_flush(struct jit *j);
-/* Drops what is known of the register op of 64-bit values, which gets another value. */
+/* The vector register that holds chunk h of an operand; 0: none. */
+u32 sg_jv_held(struct jit *j, u32 op, u32 h);
+/* Drops what is known of the register op, which gets another value. */
 void sg_jv_lose(struct jit *j, u32 op);
 /* Marks all registers as empty. */
 void sg_jv_forget(struct jit *j);

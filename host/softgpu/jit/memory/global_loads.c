@@ -4,6 +4,7 @@
  * a row, by windows (jit/memory/windows.h), or lane by lane.
  */
 #include "jit/avx2/avx2.h"
+#include "jit/memory/affine.h"
 #include "jit/memory/sums.h"
 
 #ifdef SG_JIT
@@ -537,6 +538,8 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
         if (fresh && stride < g->align) /* other lanes may be less aligned than the first */
             s->window->row = 0;
         s->window->site = ++j->nsites;
+        if (j->affine)
+            sg_jit_affine_site(j, &copy, s->window);
         load_sum(j, s, in, arg, &copy, ad, d, two, g, fresh);
     } else {
         load_lanes(j, s, in, arg, ad, d, two, g, fresh);

@@ -127,8 +127,8 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
 
 void sg_jit_sum_lanes(struct jit *j, const struct sum *x, u32 h, u32 v)
 {
-    evm(B(j), BCAST_M64, v, 0, G_WARP, NUMBER(x), 8, 0, 0);
-    evm(B(j), VPADDQ, v, v, G_REGS, (s32)(x->base + 64 * h), 64, 0, 0);
+    evm(B(j), x->narrow ? BCAST_M32 : BCAST_M64, v, 0, G_WARP, NUMBER(x), x->narrow ? 4 : 8, 0, 0);
+    evm(B(j), x->narrow ? VPADDD : VPADDQ, v, v, G_REGS, (s32)(x->base + 64 * h), 64, 0, 0);
 }
 
 void sg_jit_sum_first(struct jit *j, const struct sum *x)
