@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Layers of a worker's sandbox, in order, and its list of system calls, compiled in from the text
- * in policies/. Format of a policy: worker-soft.seccomp. */
+/* Layers of a worker's sandbox, in order, and the filter of its system calls, compiled by the build
+ * from the text in policies/. */
 #define _GNU_SOURCE
 #include "confine.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -13,158 +13,72 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "policy.h"
 #include "vgb_log.h"
 
-#define CONDITIONS_MAX 3u
+/* ---- filters ---- */
 
-static int policy_errno(const char *name)
+struct sock_filter *wrk_policy_code_for(const struct wrk_policy_code *p, uint32_t self)
 {
-    static const struct {
-        const char *name;
-        int value;
-    } table[] = {
-        {"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EPERM", EPERM}, {"ENOMEM", ENOMEM}, {"ENOENT", ENOENT}};
+    struct sock_filter *code = malloc(p->n * sizeof(*code));
 
-    for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (!strcmp(name, table[i].name))
-            return table[i].value;
+    for (unsigned i = 0; code && i < p->n; i++) {
+        code[i] = p->code[i];
+        if (BPF_CLASS(code[i].code) == BPF_JMP && code[i].k == WRK_POLICY_SELF)
+            code[i].k = self;
     }
-    return 0;
+    return code;
 }
 
-/* A number, or "self": this process id, valid for all its threads. */
-static bool parse_value(const char *text, uint64_t *value)
+/* 0, or an error number. For all threads: some may have been started by the provider. */
+static int install_code(const struct wrk_policy_code *p)
 {
-    char *end;
+    struct sock_fprog prog = {.len = p->n, .filter = wrk_policy_code_for(p, (uint32_t)getpid())};
+    long r = -1;
+    int e = ENOMEM;
 
-    if (!strcmp(text, "self")) {
-        *value = (uint64_t)getpid();
-        return true;
+    if (prog.filter) {
+        r = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog);
+        e = r > 0 ? ESRCH : errno; /* above 0: the thread that has filters of its own */
     }
-    errno = 0;
-    *value = strtoull(text, &end, 0);
-    return end != text && !*end && !errno;
+    free(prog.filter);
+    return r ? e : 0;
 }
 
-/* "argN & MASK == VALUE" or "argN != VALUE"; the characters that were used, 0: not understood. */
-static int parse_condition(const char *text, struct scmp_arg_cmp *out)
+/* Of a policy that the build did not compile: those of tests. */
+static int install_text(const char *policy, bool starting, char *err, size_t err_size)
 {
-    char mask[24], value[24];
-    uint64_t m, v;
-    unsigned arg;
-    int used = 0;
-
-    if (sscanf(text, " arg%u & %23s == %23s%n", &arg, mask, value, &used) == 3) {
-        if (arg > 5 || !parse_value(mask, &m) || !parse_value(value, &v))
-            return 0;
-        *out = SCMP_CMP(arg, SCMP_CMP_MASKED_EQ, m, v);
-        return used;
-    }
-    if (sscanf(text, " arg%u != %23s%n", &arg, value, &used) == 2) {
-        if (arg > 5 || !parse_value(value, &v))
-            return 0;
-        *out = SCMP_CMP(arg, SCMP_CMP_NE, v, 0);
-        return used;
-    }
-    return 0;
-}
-
-/* Converts a policy line to a rule. 0, or -1: malformed or not accepted by libseccomp. */
-static int add_rule(scmp_filter_ctx ctx, const char *line, uint32_t otherwise, bool log)
-{
-    struct scmp_arg_cmp cmp[CONDITIONS_MAX];
-    char name[32], word[16];
-    uint32_t action = SCMP_ACT_ALLOW;
-    unsigned n = 0;
-    int used = 0;
-
-    if (sscanf(line, "%31s%n", name, &used) != 1)
-        return -1;
-    int nr = seccomp_syscall_resolve_name(name);
-    if (nr == __NR_SCMP_ERROR)
-        return -1;
-    for (line += used; *line; line += used) {
-        used = 0;
-        if (sscanf(line, " errno %15s%n", word, &used) == 1 && used && policy_errno(word) && !line[used])
-            action = SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
-        else if (!strcmp(line, " kill"))
-            action = SCMP_ACT_KILL_PROCESS, used = 5;
-        else if (n < CONDITIONS_MAX && (used = parse_condition(line, &cmp[n])) > 0)
-            n++;
-        else
-            return -1;
-    }
-    if (log && action != SCMP_ACT_ALLOW)
-        action = SCMP_ACT_NOTIFY;
-    /* libseccomp rejects rules equal to the default action. */
-    return action == otherwise ? 0 : seccomp_rule_add_array(ctx, action, nr, n, cmp);
-}
-
-/* The policy's own "default errno NAME" line, or death. */
-static uint32_t default_action(const char *policy)
-{
-    const char *line = strstr(policy, "\ndefault errno ");
-    char word[16];
-
-    if (!line || sscanf(line, "\ndefault errno %15s", word) != 1 || !policy_errno(word))
-        return SCMP_ACT_KILL_PROCESS;
-    return SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
-}
-
-/* NULL with a message in err. */
-static scmp_filter_ctx sandbox_build(const char *policy, bool log, char *err, size_t err_size)
-{
-    const uint32_t otherwise = log ? SCMP_ACT_NOTIFY : default_action(policy);
-    const bool has_default = default_action(policy) != SCMP_ACT_KILL_PROCESS;
-    scmp_filter_ctx ctx = seccomp_init(otherwise);
-    char line[160];
-
-    if (!ctx) {
-        snprintf(err, err_size, "seccomp is not available");
-        return NULL;
-    }
-    /*
-     * no_new_privs is set already; calls of the 32-bit interface end the process, not the thread.
-     */
-    seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
-    seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    for (const char *p = policy; *p;) {
-        size_t n = strcspn(p, "\n");
-
-        snprintf(line, sizeof(line), "%.*s", (int)n, p);
-        p += n + (p[n] != 0);
-        line[strcspn(line, "#")] = '\0';
-        for (size_t l = strlen(line); l && isspace((unsigned char)line[l - 1]);)
-            line[--l] = '\0';
-        if (!strncmp(line, "default errno ", 14) && has_default)
-            continue;
-        if (*line && (n >= sizeof(line) || add_rule(ctx, line, otherwise, log))) {
-            snprintf(err, err_size, "policy line not understood: %s", line);
-            seccomp_release(ctx);
-            return NULL;
-        }
-    }
-    return ctx;
-}
-
-int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_size)
-{
-    scmp_filter_ctx ctx = sandbox_build(policy, false, err, err_size);
-    int r = 0;
+    const struct wrk_policy_use use = {.self = (uint64_t)getpid(), .starting = starting};
+    scmp_filter_ctx ctx = wrk_policy_build(policy, &use, err, err_size);
+    int r;
 
     if (!ctx)
         return -1;
-    /* Also covers threads already started by the provider. */
     seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
-    if (starting)
-        r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(seccomp), 0);
-    r = r ? r : seccomp_load(ctx);
+    r = seccomp_load(ctx);
     if (r)
         snprintf(err, err_size, "seccomp filter refused: %s", strerror(-r));
     seccomp_release(ctx);
     return r ? -1 : 0;
+}
+
+int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_size)
+{
+    for (unsigned i = 0; i < wrk_policy_codes_n; i++) {
+        const struct wrk_policy_code *p = &wrk_policy_codes[i];
+
+        if (p->policy != policy || p->starting != starting)
+            continue;
+        int e = install_code(p);
+
+        if (e)
+            snprintf(err, err_size, "seccomp filter refused: %s", strerror(e));
+        return e ? -1 : 0;
+    }
+    return install_text(policy, starting, err, err_size);
 }
 
 /* ---- logging only ---- */
@@ -224,7 +138,8 @@ static void *sandbox_watch(void *arg)
 
 int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size)
 {
-    scmp_filter_ctx ctx = sandbox_build(policy, true, err, err_size);
+    const struct wrk_policy_use use = {.self = (uint64_t)getpid(), .log = true};
+    scmp_filter_ctx ctx = wrk_policy_build(policy, &use, err, err_size);
     pthread_t t;
     int r, fd;
 

@@ -27,6 +27,7 @@
 
 #include "confine.h"
 #include "in_sandbox.h"
+#include "policy.h"
 
 #define KILLED (-SIGSYS)
 
@@ -491,6 +492,32 @@ static void test_bad_policies(void **state)
     assert_int_equal(try_bad_policies(), 5); /* refused before anything is installed */
 }
 
+/* What the build compiled is what libseccomp makes of the text, for this process. */
+static void test_compiled(void **state)
+{
+    (void)state;
+    assert_int_equal(wrk_policy_codes_n, 5);
+    for (unsigned i = 0; i < wrk_policy_codes_n; i++) {
+        const struct wrk_policy_code *p = &wrk_policy_codes[i];
+        const struct wrk_policy_use use = {.self = (uint64_t)getpid(), .starting = p->starting};
+        const size_t size = p->n * sizeof(struct sock_filter);
+        struct sock_filter *compiled = wrk_policy_code_for(p, (uint32_t)getpid());
+        char err[300], *exported = malloc(size + 1);
+        scmp_filter_ctx ctx = wrk_policy_build(p->policy, &use, err, sizeof(err));
+        int fd = memfd_create("policy", MFD_CLOEXEC);
+
+        assert_non_null(ctx);
+        assert_int_equal(seccomp_export_bpf(ctx, fd), 0);
+        assert_int_equal(pread(fd, exported, size + 1, 0), size);
+        assert_memory_equal(exported, compiled, size);
+        assert_memory_not_equal(exported, p->code, size); /* the process id is in it */
+        close(fd);
+        seccomp_release(ctx);
+        free(compiled);
+        free(exported);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,6 +533,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_bad_policies),
+        cmocka_unit_test(test_compiled),
     };
 
     return cmocka_run_group_tests_name("sandbox", tests, NULL, NULL);
