@@ -345,6 +345,21 @@ static unsigned long address_of(pid_t pid, const char *name)
     return low;
 }
 
+/* True if the process was given this word: a worker that had to change its memory layout was executed twice. */
+static bool has_word(pid_t pid, const char *word)
+{
+    char path[64], line[4000];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    const size_t n = fread(line, 1, sizeof(line), f);
+
+    fclose(f);
+    return memmem(line, n, word, strlen(word)) != NULL;
+}
+
 /* Program, libraries and stack are at other addresses in each worker. */
 static void test_random_addresses(void **state)
 {
@@ -373,6 +388,10 @@ static void test_random_addresses(void **state)
         for (unsigned i = 1; i < n; i++)
             assert_int_not_equal(address_of(list[0], what[k]), address_of(list[i], what[k]));
     }
+    assert_true(has_word(list[0], "--provider"));
+#ifndef __SANITIZE_THREAD__
+    assert_false(has_word(list[0], "--layout-set"));
+#endif
     stop(&b);
 }
 

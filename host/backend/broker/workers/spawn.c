@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,27 @@ bool brk_spawn_pair(int pair[2])
     close(pair[1]);
     pair[1] = moved;
     return true;
+}
+
+/*
+ * Starts the program with the legacy memory layout, which a worker needs (worker/main/main.c). The personality is
+ * inherited and takes effect at exec only. The worker would set it and execute itself a second time.
+ * ThreadSanitizer supports the ordinary layout only.
+ */
+static int spawn_laid_out(pid_t *pid, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
+                          char **argv, char **env)
+{
+    int own = -1, r;
+
+#ifndef __SANITIZE_THREAD__
+    own = personality(0xffffffff);
+    if (own >= 0)
+        personality(((unsigned long)own & ~(unsigned long)ADDR_NO_RANDOMIZE) | ADDR_COMPAT_LAYOUT);
+#endif
+    r = posix_spawn(pid, brk_opt.worker, fa, at, argv, env);
+    if (own >= 0)
+        personality((unsigned long)own);
+    return r;
 }
 
 int brk_spawn(int sock, int output, pid_t *pid)
@@ -87,7 +109,7 @@ int brk_spawn(int sock, int output, pid_t *pid)
         posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
     if (brk_opt.shm_fd >= 0)
         posix_spawn_file_actions_adddup2(&fa, brk_opt.shm_fd, BRK_WORKER_SHM_FD);
-    int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
+    int r = env ? spawn_laid_out(pid, &fa, &at, argv, env) : ENOMEM;
     free(env);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&at);

@@ -41,9 +41,11 @@ void wrk_layer_add(struct wrk_sandbox *s, const char *fmt, ...)
 
 static void drop_bounding_set(void)
 {
-    /* The kernel may have more capabilities than the headers used for the build. */
-    for (unsigned long cap = 0; cap < 64; cap++)
-        prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    /* The kernel may have more capabilities than the headers used for the build: EINVAL ends them. */
+    for (unsigned long cap = 0; cap < 64; cap++) {
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) && errno == EINVAL)
+            break;
+    }
 }
 
 int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size)

@@ -130,10 +130,10 @@ static int parse(int argc, char **argv, struct options *o)
 
 /*
  * The kernel places programs, including guest programs, at the top of the address space by default.
- * To map guest memory at the guest's addresses, this process moves out of the way: it re-executes
- * itself with the legacy layout, in which libraries and other mappings grow upwards from a third of
- * the address space. All addresses stay random. ThreadSanitizer supports the ordinary layout only:
- * scripts/san.sh.
+ * To map guest memory at the guest's addresses, this process moves out of the way, to the legacy
+ * layout, in which libraries and other mappings grow upwards from a third of the address space. The
+ * broker starts it so (broker/workers/spawn.c); where it does not, the process re-executes itself.
+ * All addresses stay random. ThreadSanitizer supports the ordinary layout only: scripts/san.sh.
  */
 static void move_out_of_the_way(int argc, char **argv)
 {
