@@ -14,6 +14,7 @@ while True:
             f"vm now-ms {now} gpu-memory 85899345920 vram-used 5242881 pin-used 6291457 blob-used 7340033 soft 1 paced 1\n"
             "vm clients-started 1010 clients-refused 1011 memory-refused 1012 workers-lost 1013\n"
             "vm image-kept 1014 image-count 1 image-hits 1015 image-hit-bytes 1016 image-misses 2 image-stored 3 image-evicted 4 image-refused 1017\n"
+            "vm pool-ready 1018 pool-target 1019 pool-misses 1020\n"
             "device D\nclient 31 4711 9437184 a\nshare 31 201 52 1\n"
             f"use 31 calls 1021 waits 1022 errors 1023 copied 1024 cpu-ms {7000 + now // 4} throttled-ms 1026\n").encode())
     now += 1000
@@ -38,7 +39,7 @@ want = {"vgpu_up": "1", "vgpu_clients": "1", "vgpu_calls_total": "1001", "vgpu_w
         "vgpu_copied_bytes_total": "1004", "vgpu_throttled_seconds_total": "1.006", "vgpu_clients_started_total": "1010",
         "vgpu_clients_refused_total": "1011", "vgpu_memory_refused_total": "1012", "vgpu_workers_lost_total": "1013",
         "vgpu_image_kept_bytes": "1014", "vgpu_image_hits_total": "1015", "vgpu_image_hit_bytes_total": "1016",
-        "vgpu_image_refused_total": "1017", "vgpu_reserved_bytes": "5242881", "vgpu_pinned_bytes": "6291457", "vgpu_images_bytes": "7340033",
+        "vgpu_image_refused_total": "1017", "vgpu_pool_ready": "1018", "vgpu_pool_target": "1019", "vgpu_pool_misses_total": "1020", "vgpu_reserved_bytes": "5242881", "vgpu_pinned_bytes": "6291457", "vgpu_images_bytes": "7340033",
         "vgpu_client_memory_bytes/client": "9437184", "vgpu_client_calls_total/client": "1021",
         "vgpu_client_throttled_seconds_total/client": "1.026", "DCGM_FI_DEV_GPU_UTIL": "10", "DCGM_FI_DEV_FB_USED": "9",
         "DCGM_FI_DEV_FB_FREE": str(80 * 1024 - 9)}

@@ -169,6 +169,9 @@ static const struct known of_vm[] = {
     {"image-hits", offsetof(struct smi_backend, image_hits)},
     {"image-hit-bytes", offsetof(struct smi_backend, image_hit_bytes)},
     {"image-refused", offsetof(struct smi_backend, image_refused)},
+    {"pool-ready", offsetof(struct smi_backend, pool_ready)},
+    {"pool-target", offsetof(struct smi_backend, pool_target)},
+    {"pool-misses", offsetof(struct smi_backend, pool_misses)},
     {NULL, 0},
 };
 

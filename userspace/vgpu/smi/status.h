@@ -36,6 +36,7 @@ struct smi_backend {
     char device[256];
     struct smi_use use;
     unsigned long long now_ms, gpu_memory, vram_used, pin_used, blob_used, paced, soft;
+    unsigned long long pool_ready, pool_target, pool_misses;
     unsigned long long image_kept, image_hits, image_hit_bytes, image_refused;
     unsigned long long clients_started, clients_refused, memory_refused, workers_lost;
     struct {

@@ -94,6 +94,8 @@ enum brk_pacing {
 
 #define BRK_POOL_DEFAULT 2u
 #define BRK_POOL_MAX 16u
+#define BRK_POOL_LEARNT_DEFAULT 8u
+#define BRK_POOL_LEARNT_MAX 64u
 
 #define BRK_NAME_MAX 48 /* characters of --name */
 
@@ -112,7 +114,8 @@ struct brk_options {
     uint64_t vram_quota, pin_quota; /* 0 = no limit */
     uint32_t max_clients;
     uint64_t window_size;
-    unsigned pool;
+    unsigned pool;         /* workers started ahead; 0: none */
+    unsigned pool_max;     /* the same where clients came in bursts lately */
     unsigned long_call_ms; /* maximum wait of a request for a long provider call */
     unsigned start_rate;   /* workers a second, 0 = no limit */
     /* bytes of images on their way, all clients; 0 = no limit */
@@ -184,6 +187,8 @@ struct brk_bucket {
 void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst);
 /* Takes a token and returns 0, or returns the nanoseconds until the next token is available. */
 uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
+/* True while at least half of the burst is left. */
+bool brk_bucket_half(struct brk_bucket *b, uint64_t now_ns);
 
 /* ---- fair.c: shares of the processors by weight and cap ---- */
 

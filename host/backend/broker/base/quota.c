@@ -41,15 +41,31 @@ void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst)
     b->tokens = rate ? b->burst * (UINT64_C(1000000000) / rate) : 0;
 }
 
-uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns)
+/* Adds the tokens of the time that has passed; a rate is set. */
+static void bucket_fill(struct brk_bucket *b, uint64_t now_ns)
 {
-    if (!b->rate)
-        return 0;
-    uint64_t one = UINT64_C(1000000000) / b->rate, full = one * b->burst;
+    uint64_t full = UINT64_C(1000000000) / b->rate * b->burst;
     uint64_t passed = b->at_ns && now_ns > b->at_ns ? now_ns - b->at_ns : 0;
 
     b->at_ns = now_ns;
     b->tokens = passed > full - b->tokens ? full : b->tokens + passed;
+}
+
+bool brk_bucket_half(struct brk_bucket *b, uint64_t now_ns)
+{
+    if (!b->rate)
+        return true;
+    bucket_fill(b, now_ns);
+    return b->tokens >= UINT64_C(1000000000) / b->rate * b->burst / 2;
+}
+
+uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns)
+{
+    if (!b->rate)
+        return 0;
+    uint64_t one = UINT64_C(1000000000) / b->rate;
+
+    bucket_fill(b, now_ns);
     if (b->tokens < one)
         return one - b->tokens;
     b->tokens -= one;

@@ -75,6 +75,7 @@ static void say_use(const char *whose, const struct brk_use *u)
 static void describe_vm(void)
 {
     struct brk_use sum = brk_totals.gone, u;
+    struct brk_pool_figures pool;
     struct timespec now;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
@@ -97,6 +98,9 @@ static void describe_vm(void)
                (unsigned long long)brk_images.hits, (unsigned long long)brk_images.hit_bytes,
                (unsigned long long)brk_images.misses, (unsigned long long)brk_images.kept,
                (unsigned long long)brk_images.evicted, (unsigned long long)brk_images.refused);
+    brk_pool_figures(&pool);
+    status_say("vm pool-ready %u pool-target %u pool-misses %llu\n", pool.ready, pool.target,
+               (unsigned long long)pool.misses);
     status_say("device %s\n", device);
 }
 

@@ -88,7 +88,9 @@ static const char usage[] =
     "                      /run/vgpu-backend/*/status: needed in a network namespace of its own\n"
     "  --status-user USER  this user, name or number, may read that one, besides root and the broker's user\n"
     "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
-    "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
+    "  --pool N            workers started ahead, 0 to 16 (default 2; 0: none, whatever --pool-max says)\n"
+    "  --pool-max N        workers started ahead while programs come in bursts, 0 to 64 (default 8); what is\n"
+    "                      beyond --pool takes at most a sixteenth of the host's free memory\n"
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
     "  --log FILE          log there; - is standard error (default)\n"
     "  --log-format FORM   text (default); json: an object a line; journal: to systemd's journal, with\n"
@@ -306,6 +308,7 @@ static const struct row rows[] = {
     CALLED("window-size", take_window),
     {SET("long-call", SECONDS, long_call_ms), .high = 3600, .want = "0 to 3600 seconds"},
     {SET("pool", NUMBER, pool), .high = BRK_POOL_MAX, .want = "0 to 16"},
+    {SET("pool-max", NUMBER, pool_max), .high = BRK_POOL_LEARNT_MAX, .want = "0 to 64"},
     {SET("ready-fd", NUMBER, ready_fd), .low = 1, .high = 1 << 20,
      .want = "a descriptor number from 1 is needed"},
     {SET("log", TEXT, log)},
@@ -470,6 +473,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;
     o->pool = BRK_POOL_DEFAULT;
+    o->pool_max = BRK_POOL_LEARNT_DEFAULT;
     o->long_call_ms = VGB_LONG_MS;
     o->start_rate = 50;
     o->pin_quota = host_memory();

@@ -131,6 +131,7 @@ static const struct number {
     NUMBER("long-call", long_call_ms, 1000, 8, true),
     NUMBER("window-size", window_size, 1, 32 << 20, true),
     NUMBER("pool", pool, 1, 5, true),
+    NUMBER("pool-max", pool_max, 1, 11, true),
     NUMBER("image-cache", image_cache, 1, 3 << 20, true),
     NUMBER("cgroup-memory", cgroup_memory, 1, 12345, true),
     NUMBER("cgroup-cpu", cgroup_cpu, 1, 250, true),
@@ -264,6 +265,7 @@ static void test_refused(void **state)
         const char *option, *value, *want;
     } bad[] = {{"pool", "17", "0 to 16"},
                {"pool", "-1", "0 to 16"},
+               {"pool-max", "65", "0 to 64"},
                {"ready-fd", "0", "from 1"},
                {"fd", "2", "from 3"},
                {"long-call", "3601", "0 to 3600 seconds"},

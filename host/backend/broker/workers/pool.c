@@ -7,24 +7,21 @@
 #include "workers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "demand.h"
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
 #define RETRY_NS 1000000000u /* after a worker that did not become ready */
-#define REFILL_NS 30000000u  /* while spares are left: lets the assigned worker start first */
 #define DRAIN_MAX 32u        /* messages of a worker per round */
 #define LAST_WORDS_MAX 1024u /* messages read from an ended worker: more than a socket holds */
 
@@ -37,6 +34,9 @@ static uint64_t retry_at; /* earliest time of the next start */
 static unsigned failures;
 static char sandbox[VGB_MSG_TEXT];
 static struct brk_bucket starts; /* rate of worker starts */
+static struct brk_demand demand;
+static uint64_t worker_bytes; /* memory of an idle worker; 0: none was ready yet */
+static uint64_t misses;       /* clients for which no worker was ready */
 
 const char *brk_pool_sandbox(void)
 {
@@ -60,13 +60,43 @@ const struct brk_pool_users *brk_proc_users(const struct brk_proc *p)
 
 /* ---- starting ---- */
 
-static bool wanted(void)
+struct pool_counts {
+    unsigned of[BRK_PROC_KILLED + 1];
+};
+
+static struct pool_counts pool_count(void)
 {
-    unsigned spare = 0;
+    struct pool_counts n = {0};
 
     for (struct brk_proc *p = procs; p; p = p->next)
-        spare += p->state == BRK_PROC_STARTING || p->state == BRK_PROC_READY;
-    return spare < brk_opt.pool || (!spare && users && users->waiting());
+        n.of[p->state]++;
+    return n;
+}
+
+static struct brk_demand_bounds pool_bounds(const struct pool_counts *n, uint64_t now_ns)
+{
+    const unsigned served = n->of[BRK_PROC_ASSIGNED];
+
+    return (struct brk_demand_bounds){
+        .low = brk_opt.pool,
+        .high = brk_opt.pool_max,
+        .free = served < brk_opt.max_clients ? brk_opt.max_clients - served : 0,
+        .worker = worker_bytes,
+        .available = demand.learnt > brk_opt.pool ? brk_footprint_available(now_ns) : 0,
+    };
+}
+
+static bool wanted(uint64_t now_ns)
+{
+    const struct pool_counts n = pool_count();
+    const struct brk_demand_bounds b = pool_bounds(&n, now_ns);
+    const struct brk_demand_stock s = {.waiting = users && users->waiting(),
+                                       .spare = n.of[BRK_PROC_STARTING] + n.of[BRK_PROC_READY],
+                                       .starting = n.of[BRK_PROC_STARTING],
+                                       .processors = brk_footprint_processors(),
+                                       .starts_left = brk_bucket_half(&starts, now_ns)};
+
+    return brk_demand_wants(&demand, &b, &s, now_ns) || (!s.spare && s.waiting);
 }
 
 static void on_message(struct brk_source *s, uint32_t events);
@@ -75,76 +105,23 @@ static void on_exit_event(struct brk_source *s, uint32_t events);
 #define PROC_OF_SOCK(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, sock)))
 #define PROC_OF_PID(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, pidfd)))
 
-/* Both must be watched; otherwise its exit would go unnoticed. */
-static bool watch(struct brk_proc *p)
-{
-    if (brk_loop_add(&p->sock, EPOLLIN))
-        return false;
-    if (!brk_loop_add(&p->pidfd, EPOLLIN))
-        return true;
-    brk_loop_del(&p->sock);
-    return false;
-}
-
 static bool start_one(void)
 {
-    struct brk_proc *p = calloc(1, sizeof(*p));
-    int pair[2] = {-1, -1}, output = -1;
+    char why[120];
+    struct brk_proc *p = brk_proc_start(on_message, on_exit_event, why, sizeof(why));
 
-    if (!p)
+    if (!p) {
+        vgb_log_limited(LIMIT(NULL), VGB_ERROR, "%s", why);
         return false;
-    p->output.fd = p->pidfd.fd = -1;
-    if (!brk_spawn_pair(pair))
-        goto fail;
-    output = brk_output_open(p);
-    int e = output < 0 ? errno : brk_spawn(pair[1], output, &p->pid);
-    if (e) {
-        vgb_log_limited(LIMIT(p), VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
-        goto fail;
-    }
-    vgb_close(&pair[1]);
-    vgb_close(&output);
-    if (!brk_cgroup_add(p->pid)) { /* before it serves a guest */
-        vgb_log_limited(LIMIT(p), VGB_ERROR, "a worker cannot be put into the control group: %s",
-                        strerror(errno));
-        goto fail_started;
-    }
-    p->sock.fd = pair[0];
-    p->sock.ready = on_message;
-    p->pidfd.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-    p->pidfd.ready = on_exit_event;
-    p->since_ns = vgb_now_ns();
-    if (p->pidfd.fd < 0) {
-        vgb_log_limited(LIMIT(p), VGB_ERROR, "pidfd_open: %s (Linux 5.4 is needed)", strerror(errno));
-        goto fail_started;
-    }
-    vgb_set_nonblock(p->sock.fd);
-    fcntl(p->pidfd.fd, F_SETFD, FD_CLOEXEC);
-    if (!watch(p)) {
-        vgb_log_limited(LIMIT(p), VGB_ERROR, "cannot wait on a worker: it is ended");
-        goto fail_started;
     }
     p->next = procs;
     procs = p;
     return true;
-fail_started:
-    kill(p->pid, SIGKILL);
-    brk_group_kill(p->pid);
-    waitpid(p->pid, NULL, 0);
-    brk_group_leave(p->pid);
-    vgb_close(&p->pidfd.fd);
-fail:
-    brk_output_close(p);
-    vgb_close(&output);
-    vgb_close(&pair[0]);
-    vgb_close(&pair[1]);
-    free(p);
-    return false;
 }
 
 static void pool_fill(void)
 {
-    while (!broken && vgb_now_ns() >= retry_at && wanted()) {
+    while (!broken && vgb_now_ns() >= retry_at && wanted(vgb_now_ns())) {
         uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
 
         if (wait_ns) {
@@ -211,6 +188,8 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
     worked = true;
     failures = 0;
     p->state = BRK_PROC_READY;
+    brk_demand_started(&demand, vgb_now_ns() - p->since_ns);
+    worker_bytes = brk_footprint_of(p->pid);
     p->since_ns = vgb_now_ns();
     struct brk_client *c = users->waiting();
     if (c) {
@@ -493,28 +472,23 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     pool_fill();
 }
 
-static bool spare_left(void)
-{
-    for (struct brk_proc *p = procs; p; p = p->next) {
-        if (p->state == BRK_PROC_READY)
-            return true;
-    }
-    return false;
-}
-
 struct brk_proc *brk_pool_take(struct brk_client *c)
 {
+    const uint64_t now_ns = vgb_now_ns();
+    const struct pool_counts n = pool_count();
+    const struct brk_demand_bounds b = pool_bounds(&n, now_ns);
+
+    brk_demand_came(&demand, n.of[BRK_PROC_READY] ? n.of[BRK_PROC_READY] - 1 : 0, &b, now_ns);
     for (struct brk_proc *p = procs; p; p = p->next) {
         if (p->state != BRK_PROC_READY || brk_proc_has_ended(p))
             continue;
         p->state = BRK_PROC_ASSIGNED;
         p->client = c;
-        p->since_ns = vgb_now_ns();
+        p->since_ns = now_ns;
         /* The tick starts its replacement, after START was sent or a little later. */
-        if (spare_left() && retry_at < p->since_ns + REFILL_NS)
-            retry_at = p->since_ns + REFILL_NS;
         return p;
     }
+    misses++;
     retry_at = failures ? retry_at : 0;
     pool_fill();
     return NULL;
@@ -532,13 +506,37 @@ static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
 /* Workers held by a debugger: their end is noticed only by checking. */
 static void look_at_held(void)
 {
-    struct brk_proc *next;
-
-    for (struct brk_proc *p = procs; p; p = next) {
+    for (struct brk_proc *p = procs, *next; p; p = next) {
         next = p->next;
         if (p->held)
             on_exit_event(&p->pidfd, 0);
     }
+}
+
+/* Ends workers that the last burst was given ahead, one at a time. Returns the time until the next look, ms; -1: none. */
+static int pool_shrink(uint64_t now_ns)
+{
+    const struct pool_counts n = pool_count();
+    const struct brk_demand_bounds b = pool_bounds(&n, now_ns);
+    struct brk_proc *oldest = NULL;
+
+    if (n.of[BRK_PROC_READY] > brk_demand_target(&demand, &b, now_ns)) {
+        for (struct brk_proc *p = procs; p; p = p->next)
+            oldest = p->state == BRK_PROC_READY ? p : oldest;
+        brk_proc_kill(oldest);
+    }
+    const uint64_t next_ns = brk_demand_next_ns(&demand, &b, now_ns);
+    return next_ns == UINT64_MAX ? -1 : (int)(next_ns / 1000000u) + 1;
+}
+
+void brk_pool_figures(struct brk_pool_figures *f)
+{
+    const uint64_t now_ns = vgb_now_ns();
+    const struct pool_counts n = pool_count();
+    const struct brk_demand_bounds b = pool_bounds(&n, now_ns);
+
+    *f = (struct brk_pool_figures){
+        .ready = n.of[BRK_PROC_READY], .target = brk_demand_target(&demand, &b, now_ns), .misses = misses};
 }
 
 int brk_pool_tick(void)
@@ -568,15 +566,16 @@ int brk_pool_tick(void)
         next = VGB_TICK_MS;
     if (users->expire(now))
         next = VGB_TICK_MS;
-    if (!broken && wanted()) {
+    if (!broken && wanted(now)) {
         pool_fill();
-        if (wanted()) {
+        if (wanted(now)) {
             int ms = now < retry_at ? (int)((retry_at - now) / 1000000u) + 1 : 1000;
 
             next = next < 0 || ms < next ? ms : next;
         }
     }
-    return next;
+    const int later = pool_shrink(now);
+    return next < 0 || (later >= 0 && later < next) ? later : next;
 }
 
 void brk_pool_fini(void)

@@ -11,10 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "vgb_fd.h"
 
 bool brk_spawn_pair(int pair[2])
 {
@@ -114,6 +118,76 @@ int brk_spawn(int sock, int output, pid_t *pid)
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&at);
     return r;
+}
+
+/* Both must be watched; otherwise its exit would go unnoticed. */
+static bool proc_watch(struct brk_proc *p)
+{
+    if (brk_loop_add(&p->sock, EPOLLIN))
+        return false;
+    if (!brk_loop_add(&p->pidfd, EPOLLIN))
+        return true;
+    brk_loop_del(&p->sock);
+    return false;
+}
+
+/* Of a started process: before it serves a guest. False with a message. */
+static bool proc_adopt(struct brk_proc *p, char *why, size_t why_size)
+{
+    if (!brk_cgroup_add(p->pid)) {
+        snprintf(why, why_size, "a worker cannot be put into the control group: %s", strerror(errno));
+        return false;
+    }
+    p->pidfd.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+    p->since_ns = vgb_now_ns();
+    if (p->pidfd.fd < 0) {
+        snprintf(why, why_size, "pidfd_open: %s (Linux 5.4 is needed)", strerror(errno));
+        return false;
+    }
+    vgb_set_nonblock(p->sock.fd);
+    fcntl(p->pidfd.fd, F_SETFD, FD_CLOEXEC);
+    if (proc_watch(p))
+        return true;
+    snprintf(why, why_size, "cannot wait on a worker: it is ended");
+    return false;
+}
+
+struct brk_proc *brk_proc_start(void (*message)(struct brk_source *s, uint32_t events),
+                                void (*ended)(struct brk_source *s, uint32_t events), char *why,
+                                size_t why_size)
+{
+    struct brk_proc *p = calloc(1, sizeof(*p));
+    int pair[2] = {-1, -1}, output = -1, e = ENOMEM;
+
+    if (p) {
+        p->output.fd = p->pidfd.fd = p->sock.fd = -1;
+        e = brk_spawn_pair(pair) ? 0 : errno;
+    }
+    if (!e) {
+        output = brk_output_open(p);
+        e = output < 0 ? errno : brk_spawn(pair[1], output, &p->pid);
+    }
+    vgb_close(&pair[1]);
+    vgb_close(&output);
+    if (e) {
+        snprintf(why, why_size, "cannot start %.60s: %s", brk_opt.worker, strerror(e));
+    } else {
+        p->sock.fd = pair[0];
+        p->sock.ready = message;
+        p->pidfd.ready = ended;
+        if (proc_adopt(p, why, why_size))
+            return p;
+        kill(p->pid, SIGKILL);
+        brk_group_kill(p->pid);
+        waitpid(p->pid, NULL, 0);
+        brk_group_leave(p->pid);
+        vgb_close(&p->pidfd.fd);
+    }
+    if (p)
+        brk_output_close(p);
+    vgb_close(&pair[0]);
+    free(p);
+    return NULL;
 }
 
 void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size)

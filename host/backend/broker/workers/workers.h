@@ -109,6 +109,11 @@ void brk_proc_drain(struct brk_proc *p, unsigned max);
 /* Checks deadlines (vgb_deadline.h) and restarts workers after failures. Returns the time until the
  * next call, ms; -1: with the next event. */
 int brk_pool_tick(void);
+struct brk_pool_figures {
+    unsigned ready, target; /* workers that wait for a client; those that are to wait */
+    uint64_t misses;        /* clients for which none was ready */
+};
+void brk_pool_figures(struct brk_pool_figures *f);
 /* works: a worker was ready at least once. broken: the provider does not work, which is fatal. */
 bool brk_pool_works(void);
 bool brk_pool_broken(void);
@@ -163,11 +168,25 @@ int brk_look_on(struct brk_look *l);
 bool brk_spawn_pair(int pair[2]);
 /* Starts a worker process with this socket and output. 0, or an errno value. */
 int brk_spawn(int sock, int output, pid_t *pid);
+/* Starts a worker and watches it. NULL with a message in `why`. */
+struct brk_proc *brk_proc_start(void (*message)(struct brk_source *s, uint32_t events),
+                                void (*ended)(struct brk_source *s, uint32_t events), char *why,
+                                size_t why_size);
 /* True if the process has exited and the event was not handled yet, such as a spare worker killed
  * from outside. */
 bool brk_proc_has_ended(const struct brk_proc *p);
 /* Describes its exit as text. */
 void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size);
+
+/* ---- footprint.c ---- */
+
+/* Memory of the process that it shares with none, bytes; a guess where it may not be read. */
+uint64_t brk_footprint_of(pid_t pid);
+/* Memory that the host could give to new processes, or --cgroup-memory if that is less, bytes; as of
+ * the last second. 0: unknown. */
+uint64_t brk_footprint_available(uint64_t now_ns);
+/* Processors of the host, as of the first call. */
+unsigned brk_footprint_processors(void);
 
 /* ---- group.c ---- */
 
