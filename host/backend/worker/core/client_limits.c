@@ -184,7 +184,7 @@ static struct under_way {
 static pthread_mutex_t compile_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t begun = PTHREAD_COND_INITIALIZER;
 static unsigned compiles;
-static bool watched;
+static bool watched, dozing; /* the watching thread: exists; waits without a deadline */
 
 static uint64_t read_clock(clockid_t clock)
 {
@@ -217,7 +217,8 @@ static void *client_limits_watch(void *arg)
     for (;;) {
         struct timespec until;
 
-        while (!compiles)
+        dozing = !compiles;
+        while (dozing) /* the compilation may have ended when this thread runs: it stays awake all the same */
             pthread_cond_wait(&begun, &compile_lock);
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += LOOK_MS * 1000000;
@@ -249,8 +250,10 @@ void wrk_compile_begin(struct wrk_worker *w)
         pthread_detach(t);
         watched = true;
     }
-    if (compiles == 1)
+    /* Otherwise it looks within LOOK_MS anyway: short compilations in a row wake it once in that time, not each. */
+    if (dozing)
         pthread_cond_signal(&begun);
+    dozing = false;
     pthread_mutex_unlock(&compile_lock);
 }
 

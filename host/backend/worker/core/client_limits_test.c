@@ -3,12 +3,15 @@
 #define _GNU_SOURCE
 #include "core.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,6 +82,50 @@ static void test_handles(void **state)
     wrk_handles_fini(&t);
 }
 
+/* Times that the other threads of this process have gone to sleep. */
+static unsigned long sleeps(void)
+{
+    unsigned long sum = 0, n;
+    char path[300], line[200];
+    struct dirent *e;
+    DIR *d = opendir("/proc/self/task");
+
+    assert_non_null(d);
+    while ((e = readdir(d))) {
+        if (e->d_name[0] == '.' || atoi(e->d_name) == getpid())
+            continue;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", e->d_name);
+        FILE *f = fopen(path, "r");
+
+        while (f && fgets(line, sizeof(line), f))
+            sum += sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1 ? n : 0;
+        if (f)
+            fclose(f);
+    }
+    closedir(d);
+    return sum;
+}
+
+/* Short compilations in a row do not wake the thread that watches them each time. */
+static void test_compilations(void **state)
+{
+    struct wrk_worker w = {0};
+
+    (void)state;
+    wrk_client_limits.compile_s = 600;
+    wrk_compile_begin(&w);
+    wrk_compile_end();
+    usleep(300000); /* longer than it looks once */
+    const unsigned long before = sleeps();
+
+    for (int i = 0; i < 50; i++) {
+        wrk_compile_begin(&w);
+        wrk_compile_end();
+        usleep(1000);
+    }
+    assert_in_range(sleeps() - before, 0, 10);
+}
+
 /* All limits change, each to its own value. */
 static void test_change(void **state)
 {
@@ -106,7 +153,7 @@ static void test_change(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_handles),
-                                       cmocka_unit_test(test_change)};
+                                       cmocka_unit_test(test_change), cmocka_unit_test(test_compilations)};
 
     return cmocka_run_group_tests_name("client limits", tests, NULL, NULL);
 }
