@@ -530,6 +530,7 @@ int main(int argc, char **argv)
     failed += _cmocka_run_group_tests("memory", memory_tests, n_memory_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("stale memory", stale_tests, n_stale_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("freed at once", at_once_tests, n_at_once_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("staged copies", staged_tests, n_staged_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("arrays", array_tests, n_array_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("textures", tex_tests, n_tex_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);
@@ -538,6 +539,7 @@ int main(int argc, char **argv)
     failed += _cmocka_run_group_tests("graph nodes", gnode_tests, n_gnode_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("graph branches", gbranch_tests, n_gbranch_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("graph lifetimes", glifetime_tests, n_glifetime_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("user objects", guser_tests, n_guser_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("work of graphs", gwork_tests, n_gwork_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("modules", module_tests, n_module_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("libraries", library_tests, n_library_tests, NULL, NULL);
