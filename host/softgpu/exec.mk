@@ -160,6 +160,8 @@ SG_EXEC_TESTS := \
 	exec/call_test \
 	exec/cdp_test \
 	exec/fault_test \
+	exec/format_test \
+	exec/heap_test \
 	exec/nvcc_test \
 	exec/order_test \
 	exec/profile_test \
@@ -188,6 +190,7 @@ SG_EXEC_TESTS := \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
+	ptx/place_test \
 	ptx/hoist/low_bits_test \
 	ptx/scope_test \
 	ptx/size_test \

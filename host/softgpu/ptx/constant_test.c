@@ -26,6 +26,13 @@ static const struct {
     {".global .u64 x = (.u64)-1 / 3;", 8, "\x55\x55\x55\x55\x55\x55\x55\x55"},
     {".global .u64 x = -1 >> 1;", 8, "\xff\xff\xff\xff\xff\xff\xff\xff"},
     {".global .u64 x = (.u64)-1 >> 63;", 8, "\1\0\0\0\0\0\0\0"},
+    /* one unsigned alternative makes both unsigned, whichever is taken */
+    {".global .u64 x = (1 ? -8 : 1) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\xff"},
+    {".global .u64 x = (1 ? -8 : (.u64)1) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},
+    {".global .u64 x = (0 ? (.u64)1 : -8) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},
+    {".global .u64 x = (1 ? (.u64)-8 : 1) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},
+    {".global .u64 x = (1 ? -8 : (.u64)1) / 2;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},
+    {".global .u64 x = (1 ? -8 : (.u64)1) > 0;", 8, "\1\0\0\0\0\0\0\0"},
     {".global .u64 x = 1 << 64;", 8, "\1\0\0\0\0\0\0\0"}, /* modulo 64 */
     {".global .u64 x = 1 << -1;", 8, "\0\0\0\0\0\0\0\x80"},
     {".global .u64 x = -8 >> 65;", 8, "\xfc\xff\xff\xff\xff\xff\xff\xff"},

@@ -224,10 +224,34 @@ static void test_twice(void **state)
     sg_ipc_event_end(y);
 }
 
+/* The page has room for so many holders: who leaves makes room, however often the event is opened. */
+static void test_comings(void **state)
+{
+    uint8_t token[SG_SHARE_TOKEN];
+    struct sg_ipc_event *x = sg_ipc_event_new(), *more[SG_SHARE_HOLDERS], *none;
+    struct other_page *p;
+
+    (void)state;
+    assert_non_null(x);
+    assert_true(sg_ipc_event_token(x, token));
+    p = map();
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 1; i < SG_SHARE_HOLDERS; i++)
+            assert_int_equal(sg_ipc_event_open(token, &more[i]), CUDA_SUCCESS);
+        assert_int_not_equal(sg_ipc_event_open(token, &none), CUDA_SUCCESS); /* full */
+        for (unsigned i = 1; i < SG_SHARE_HOLDERS; i++)
+            sg_ipc_event_end(more[i]);
+    }
+    sg_ipc_event_end(x);
+    for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++)
+        assert_int_equal(p->head.holders[i], 0);
+    munmap(p, 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_our_name), cmocka_unit_test(test_twice),
-                                       cmocka_unit_test(test_wakes)};
+                                       cmocka_unit_test(test_wakes), cmocka_unit_test(test_comings)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -451,6 +451,48 @@ static void test_samplers(void **state)
     OK(cuTexObjectDestroy(o));
 }
 
+/* The element that a coordinate of so many elements names in a row of 8; -1: the border. */
+static int addressed(const char *mode, int x)
+{
+    if (!strcmp(mode, "wrap"))
+        return x & 7;
+    if (!strcmp(mode, "mirror"))
+        return x & 8 ? 7 - (x & 7) : x & 7;
+    if (!strcmp(mode, "clamp_to_border"))
+        return x < 0 || x > 7 ? -1 : x;
+    return x < 0 ? 0 : x > 7 ? 7 : x;
+}
+
+/* Each address mode that a sampler may have, before the row, in it and behind it. */
+static void test_sampler_modes(void **state)
+{
+    static const char *const modes[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border", "clamp_ogl"};
+    static const char body[] =
+        "cvt.rn.f32.u32 %f1, %r0;\nadd.f32 %f1, %f1, 0fC1780000;\nmul.f32 %f1, %f1, 0f3E000000;\n" /* (i - 15.5) / 8 */
+        "mov.f32 %f2, 0f3E000000;\ntex.2d.v4.f32.f32 {%f3, _, _, _}, [%rd1, s, {%f1, %f2}];\n"
+        "st.global.v4.f32 [%rd2], {%f3, %f3, %f3, %f3};";
+    CUtexObject o = texture(pattern(plane), (CUDA_TEXTURE_DESC){.flags = CU_TRSF_NORMALIZED_COORDINATES});
+    uint32_t out[32][16];
+    char decl[200];
+
+    (void)state;
+    for (unsigned k = 0; k < sizeof(modes) / sizeof(modes[0]); k++) {
+        snprintf(decl, sizeof(decl), ".global .samplerref s = { addr_mode_0 = %s, filter_mode = nearest };\n",
+                 modes[k]);
+        CUmodule m = load("sm_80, texmode_independent", decl, body);
+
+        OK(run(m, o, out));
+        for (int i = 0; i < 32; i++) {
+            const int at = addressed(modes[k], i - 16);
+
+            if (f_of(out[i][0]) != (at < 0 ? 0 : (float)at))
+                fail_msg("%s, element %d: %g", modes[k], i - 16, (double)f_of(out[i][0]));
+        }
+        OK(cuModuleUnload(m));
+    }
+    OK(cuTexObjectDestroy(o));
+}
+
 static void refused(const char *insn, CUresult at_load)
 {
     static char text[2048];
@@ -493,11 +535,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queries),    cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_halves),     cmocka_unit_test(test_formatted),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_reductions_aligned),
-        cmocka_unit_test(test_references), cmocka_unit_test(test_samplers),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_queries),       cmocka_unit_test(test_offsets),
+        cmocka_unit_test(test_halves),        cmocka_unit_test(test_formatted),
+        cmocka_unit_test(test_reductions),    cmocka_unit_test(test_reductions_aligned),
+        cmocka_unit_test(test_references),    cmocka_unit_test(test_samplers),
+        cmocka_unit_test(test_sampler_modes), cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown) != 0;
