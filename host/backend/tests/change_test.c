@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Limits of code, of work in flight and of device memory: what they are without an option, and changed while met. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -221,6 +222,73 @@ static void test_device_memory(void **state)
     unsetenv("VGPU_TEST_MEMORY");
 }
 
+static int controller(void)
+{
+    const struct timeval bound = {.tv_sec = 20};
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", control);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    return fd;
+}
+
+static bool is_served(int fd)
+{
+    char answer[4096];
+
+    return send(fd, "get", 3, MSG_NOSIGNAL) == 3 && recv(fd, answer, sizeof(answer), 0) > 3;
+}
+
+/* So many may be connected at a time; one more sees its end at once, and one that leaves makes room. */
+static void test_controllers(void **state)
+{
+    enum { PEERS = 8 }; /* PEERS_MAX of broker/main/control.c */
+    int fd[PEERS], more;
+    char byte;
+
+    (void)state;
+    begin(NULL, NULL);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < PEERS; i++)
+            assert_true(is_served(fd[i] = controller()));
+        more = controller();
+        errno = 0;
+        assert_int_equal(recv(more, &byte, 1, 0), 0); /* not: silence */
+        close(more);
+        for (int i = 0; i < PEERS; i++) {
+            close(fd[i]);
+            for (int tries = 0; !is_served(fd[i] = controller()); tries++) {
+                close(fd[i]);
+                assert_in_range(tries, 0, 1000);
+                usleep(5000);
+            }
+        }
+        for (int i = 0; i < PEERS; i++)
+            close(fd[i]);
+        usleep(100000);
+    }
+    finish();
+}
+
+/* A limit that one of several clients cannot have is said, whichever of them it is: here the first, the last has it already. */
+static void test_one_refuses(void **state)
+{
+    struct guest other;
+
+    (void)state;
+    if (no_data_limits("change_test: one refuses"))
+        skip();
+    begin("--client-memory", "0");
+    assert_int_equal(strncmp(ask("set client-memory 512M"), "error: client-memory: ", 22), 0);
+    assert_int_equal(guest_connect(&other, broker.sock, "limited"), 0);
+    assert_int_equal(guest_context(&other), 0);
+    assert_int_equal(strncmp(ask("set client-memory 512M"), "error: client-memory: ", 22), 0);
+    guest_close(&other);
+    finish();
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -248,6 +316,8 @@ int main(void)
         cmocka_unit_test(test_time_limit),
         cmocka_unit_test(test_time_limit_and_capture),
         cmocka_unit_test(test_device_memory),
+        cmocka_unit_test(test_controllers),
+        cmocka_unit_test(test_one_refuses),
     };
 
     return cmocka_run_group_tests_name("change", tests, setup, teardown);

@@ -3,6 +3,7 @@
  * An NVML of one device with fixed values. Its processes: whoever has initialised it here, by files in the folder
  * for compiled code, which processes of one VM share, and those of $VGPU_TEST_NVML_STRANGERS (numbers, with blanks
  * between them). Each uses its number of pages of 4096 bytes. Without $VGPU_TEST_NVML_DEVICE there is no device.
+ * TESTNVML_OLDER: the NVML of an older driver, without the functions that came later.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,6 +43,20 @@ int nvmlSystemGetDriverVersion(char *text, unsigned room)
     return 0;
 }
 
+#ifdef TESTNVML_OLDER
+struct memory { /* nvmlMemory_t */
+    unsigned long long total, free, used;
+};
+
+int nvmlDeviceGetMemoryInfo(void *d, struct memory *m)
+{
+    m->total = 80ull << 30;
+    m->used = 30ull << 30;
+    m->free = m->total - m->used;
+    return d == &device ? 0 : 2;
+}
+#define RUNNING_PROCESSES nvmlDeviceGetComputeRunningProcesses_v2
+#else
 struct memory { /* nvmlMemory_v2_t */
     unsigned version;
     unsigned long long total, reserved, free, used;
@@ -56,6 +71,9 @@ int nvmlDeviceGetMemoryInfo_v2(void *d, struct memory *m)
     return d == &device ? 0 : 2;
 }
 
+#define RUNNING_PROCESSES nvmlDeviceGetComputeRunningProcesses_v3
+#endif
+
 struct process { /* nvmlProcessInfo_t */
     unsigned pid;
     unsigned long long used;
@@ -68,7 +86,7 @@ static void add(struct process *list, unsigned *n, unsigned room, long pid)
         list[(*n)++] = (struct process){.pid = (unsigned)pid, .used = (unsigned long long)pid * 4096};
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, struct process *list)
+int RUNNING_PROCESSES(void *d, unsigned *n, struct process *list)
 {
     const char *folder = getenv("CUDA_CACHE_PATH"), *strangers = getenv("VGPU_TEST_NVML_STRANGERS");
     DIR *files = folder ? opendir(folder) : NULL;

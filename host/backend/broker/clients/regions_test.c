@@ -252,6 +252,36 @@ static void test_said_once(void **state)
     assert_int_equal(c.pinned, RUNS * VGP_PAGE);
 }
 
+/* The same without a mapper: what a worker could not map is not counted, and its id is free. */
+static void test_fails_without_mapper(void **state)
+{
+    struct vgb_msg said = {.type = VGB_M_MAPPED, .region = 1};
+
+    (void)state;
+    brk_pins.used = 0;
+    proc.warden = NULL;
+    for (unsigned i = 0; i < 4; i++) {
+        const bool fails = i & 1, unmaps = i & 2;
+
+        mapped = unmapped = 0;
+        assert_int_equal(map(1), VGPU_S_OK);
+        assert_int_equal(c.pinned, RUNS * VGP_PAGE);
+        if (unmaps)
+            assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_OK);
+        said.status = fails;
+        assert_true(brk_region_message(&c, &said));
+        assert_int_equal(mapped, 1);
+        assert_int_equal(last_status, fails ? VGPU_S_NO_MEMORY : VGPU_S_OK);
+        if (!fails && !unmaps)
+            assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_OK);
+        if (!fails || unmaps)
+            say(VGB_M_UNMAPPED, 1);
+        read_all();
+        assert_int_equal(unmapped, !fails || unmaps);
+        as_at_first();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fails, setup, teardown),
         cmocka_unit_test_setup_teardown(test_said_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fails_without_mapper, setup, teardown),
     };
 
     return cmocka_run_group_tests_name("regions", tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -325,12 +326,43 @@ static void test_each_waits(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A libcuda of another version is told both versions, each as its own. */
+static void test_versions(void **state)
+{
+    static const uint16_t versions[] = {VGP_VERSION_MAJOR + 1, VGP_VERSION_MAJOR - 1, 0, 999};
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct broker b = {0};
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", b.sock);
+    for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        const struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO, .version_major = versions[i]};
+        struct vgp_sock_refused r = {0};
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        char want[100];
+
+        assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+        assert_int_equal(send(fd, &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+        assert_int_equal(recv(fd, &r, sizeof(r), 0), sizeof(r));
+        assert_int_equal(r.type, VGP_SOCK_REFUSED);
+        assert_int_equal(r.status, VGPU_S_UNSUPPORTED);
+        snprintf(want, sizeof(want), "libcuda speaks version %u, the broker version %u", versions[i],
+                 VGP_VERSION_MAJOR);
+        assert_non_null(strstr(r.text, want));
+        assert_int_equal(recv(fd, &r, sizeof(r), 0), 0);
+        close(fd);
+    }
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_amounts),   cmocka_unit_test(test_processor_time),
         cmocka_unit_test(test_usage),     cmocka_unit_test(test_client_shares),
         cmocka_unit_test(test_pin_quota), cmocka_unit_test(test_each_waits),
+        cmocka_unit_test(test_versions),
     };
 
     return cmocka_run_group_tests_name("figures", tests, NULL, NULL);
