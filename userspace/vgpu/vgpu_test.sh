@@ -120,6 +120,13 @@ says "disk that is a folder" 2 "neither a file nor a block device" "$vgpu" vm ru
 says "port without a colon" 2 "'80' is not HOST:GUEST" "$vgpu" vm run --port 80 true
 says "port that is no number" 2 "is not a number" "$vgpu" vm run --port 80:http true
 says "port above the limit" 2 "to 65535" "$vgpu" vm run --port 65536:1 true
+# As many as may be, then one more: the first is wrong for another reason, which comes later.
+for kind in "32 port 8000:1" "8 disk $work/backend"; do
+    read -r most option value <<< "$kind"
+    many=$(for _ in $(seq "$most"); do echo "--$option $value"; done)
+    says "vm run: $most times --$option" 2 "cpus: .65. is not a number" "$vgpu" vm run $many --cpus 65 true
+    says "vm run: --$option once more" 2 "at most $most" "$vgpu" vm run $many --$option "$value" --cpus 65 true
+done
 says "name that is a number" 2 "not digits alone" "$vgpu" vm run --name 17 true
 says "name with a blank" 2 "is not a name" "$vgpu" vm run --name "a b" true
 says "mem is memory" 2 "--memory: 'much' is not a number" "$vgpu" vm run --mem much true
@@ -299,6 +306,12 @@ says "program not found in PATH" 127 "no folder of PATH has it" $run nosuchprogr
 failed=$?
 says "program not executable" 126 "not executable" $run "$work/lib/libcuda.so.1"
 says "backend that fails: its words" 125 "no GPU for you" $run --backend "$work/bad-backend" true
+printf '#!/bin/sh\nseq 40 >&2\nexit 3\n' > "$work/many-words"
+chmod +x "$work/many-words"
+same "backend that fails: its last 12 lines" "29 40 12" \
+    "$($run --backend "$work/many-words" true 2>&1 | grep -E '^    [0-9]+$' | awk 'NR == 1 { first = $1 } { last = $1 } END { print first, last, NR }')"
+same "run --gpus: each backend has a socket of its own" "3 3" \
+    "$($run --gpus 3 sh -c 'IFS=:; set -- $VGPU_SOCKET; echo $# $(printf "%s\n" "$@" | sort -u | wc -l)')"
 says "backend that cannot run" 125 "cannot run the backend" $run --backend "$work/lib/libcuda.so.1" true
 (exec $run sh -c 'kill -KILL $$') 2> /dev/null
 same "death by a signal is passed on" 137 $?
@@ -368,8 +381,17 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     says "ctl set says what it did" 0 "^max-clients 7 (was 64)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
     says "ctl set says what it left" 0 "^max-clients 7 (was 7)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
     says "ctl get NAME shows it" 0 "^max-clients 7$" "$vgpu" ctl -s "$work/c" get max-clients
-    says "ctl says why a value is refused" 1 "1 to 1000" "$vgpu" ctl --socket "$work/c" set weight 0
-    says "ctl says why a client is none" 1 "smi --host" "$vgpu" ctl --socket "$work/c" set client-weight 5 client 1
+    # What the backend refuses is said as any other words of vgpu, and begins with what is wrong.
+    while IFS='|' read -r request words; do
+        says "ctl $request: why it is refused" 1 "^vgpu: $words" "$vgpu" ctl --socket "$work/c" $request
+    done <<'END'
+set weight 0|weight: .*1 to 1000
+set weight 1001|weight: .*1 to 1000
+set client-weight 5 client 1|client-weight: no such client: .*smi --host
+set nonsense 1|no limit has this name
+get nonsense|no limit has this name
+get client-weight client 1|no such client
+END
     says "smi --host -q shows the limits" 0 "^        max-clients  *: 7$" "$vgpu" smi --host -q
     . "$(dirname "$0")/served_test.sh"
     kill $daemon

@@ -10,6 +10,9 @@ now = 1000
 while True:
     c, _ = s.accept()
     c.send((f"backend {os.getpid()} /run/{os.getpid()}.sock\nlimit weight 301\nlimit cap 51\nlimit max-clients 9\nlimit pin-quota 68157440\n"
+            "limit blob-quota 69206016\nlimit client-memory 70254592\nlimit client-printf 4097\nlimit client-image 71303168\nlimit start-rate 11\n"
+            "limit client-threads 12\nlimit client-streams 13\nlimit client-handles 14\nlimit client-compile-time 15\nlimit client-queue 16\n"
+            "limit client-time-limit 0\n"
             f"vm calls 1001 waits 1002 errors 1003 copied 1004 cpu-ms {5000 + now // 10} throttled-ms 1006\n"
             f"vm now-ms {now} gpu-memory 85899345920 vram-used 5242881 pin-used 6291457 blob-used 7340033 soft 1 paced 1\n"
             "vm clients-started 1010 clients-refused 1011 memory-refused 1012 workers-lost 1013\n"
@@ -51,7 +54,9 @@ cpu(c.pop("cpu_ms") / 1000, 7000, 4)
 want = {"pid": int(pid), "name": pid, "socket": f"/run/{pid}.sock", "device": "D", "software": True, "memory_total": 80 << 30,
         "vram_reserved": 5242881, "pinned": 6291457, "utilization": 10, "throttled_ms": 1006, "calls": 1001, "waits": 1002, "errors": 1003,
         "copied_bytes": 1004, "clients_started": 1010, "clients_refused": 1011, "memory_refused": 1012, "workers_lost": 1013, "shares": True,
-        "limits": {"weight": 301, "cap": 51, "max-clients": 9, "pin-quota": 68157440}}
+        "limits": {"weight": 301, "cap": 51, "max-clients": 9, "pin-quota": 68157440, "blob-quota": 69206016, "client-memory": 70254592,
+                   "client-printf": 4097, "client-image": 71303168, "start-rate": 11, "client-threads": 12, "client-streams": 13,
+                   "client-handles": 14, "client-compile-time": 15, "client-queue": 16, "client-time-limit": 0}}
 assert b == want, (b, want)
 want = {"worker": 31, "guest_pid": 4711, "name": "a", "memory": 9437184, "utilization": 25, "weight": 201, "cap": 52, "throttled_ms": 1026,
         "calls": 1021, "waits": 1022, "errors": 1023, "copied_bytes": 1024}
@@ -65,7 +70,9 @@ want = [("Name", pid), ("Socket", f"/run/{pid}.sock"), ("Device", "D"), ("Memory
         ("Pinned guest memory", "6 MiB"), ("Images on their way", "7 MiB"), ("Shares", "enforced"), ("Throttled", "1.006 s"), ("Calls", "1001"),
         ("Calls waited for", "1002"), ("Calls that failed", "1003"), ("Bytes copied", "1004"), ("Clients since start", "1010"),
         ("Clients refused", "1011"), ("Allocations refused", "1012"), ("Workers lost", "1013"), ("weight", "301"), ("cap", "51"),
-        ("max-clients", "9"), ("pin-quota", "65 MiB"), ("Worker", "31"), ("Guest process", "4711"), ("Name", "a"), ("Memory", "9 MiB"),
+        ("max-clients", "9"), ("pin-quota", "65 MiB"), ("blob-quota", "66 MiB"), ("client-memory", "67 MiB"), ("client-printf", "4097 bytes"),
+        ("client-image", "68 MiB"), ("start-rate", "11"), ("client-threads", "12"), ("client-streams", "13"), ("client-handles", "14"),
+        ("client-compile-time", "15"), ("client-queue", "16"), ("client-time-limit", "none"), ("Worker", "31"), ("Guest process", "4711"), ("Name", "a"), ("Memory", "9 MiB"),
         ("Utilization", "25%"), ("Weight", "201, cap 52%"), ("Throttled", "1.026 s"), ("Calls", "1021"), ("Calls waited for", "1022"),
         ("Calls that failed", "1023"), ("Bytes copied", "1024")]
 rows = [r for r in rows if r[0] != "Processor time"]

@@ -136,7 +136,7 @@ static void print_use(int indent, const struct smi_use *u)
 
 static bool is_size(const char *limit)
 {
-    return strstr(limit, "quota") || strstr(limit, "memory") || strstr(limit, "printf");
+    return strstr(limit, "quota") || strstr(limit, "memory") || strstr(limit, "printf") || strstr(limit, "image");
 }
 
 static void print_limits(const struct smi_backend *b)
@@ -148,6 +148,8 @@ static void print_limits(const struct smi_backend *b)
         printf("        %-32s: ", b->limits[i].name);
         if (!value)
             printf("none\n");
+        else if (is_size(b->limits[i].name) && value % (1u << 20))
+            printf("%llu bytes\n", value);
         else if (is_size(b->limits[i].name))
             printf("%llu MiB\n", value >> 20);
         else
