@@ -68,5 +68,29 @@ static void test_unloaded_while_used(void **state)
     ctx_end(r.ctx);
 }
 
-const struct CMUnitTest library_tests[] = {cmocka_unit_test(test_unloaded_while_used)};
+/* Blocks that fit by their shared memory: each has what the device keeps for itself beside its own, in units of 128 bytes. */
+static void test_occupancy_of_shared(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUmodule m = NULL;
+    CUfunction f = get_kernel(&m, "fill");
+    int reserved, all, most, without, n;
+
+    (void)state;
+    OK(cuDeviceGetAttribute(&reserved, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0));
+    OK(cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0));
+    OK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 0));
+    OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&without, f, 32, 0));
+    for (int dynamic = 0; dynamic <= most; dynamic += 61) {
+        const int fit = all / ((dynamic + reserved + 127) / 128 * 128);
+
+        OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, 32, (size_t)dynamic));
+        if (n != (fit < without ? fit : without))
+            fail_msg("%d bytes: %d blocks, %d fit", dynamic, n, fit);
+    }
+    ctx_end(c);
+}
+
+const struct CMUnitTest library_tests[] = {cmocka_unit_test(test_unloaded_while_used),
+                                           cmocka_unit_test(test_occupancy_of_shared)};
 const size_t n_library_tests = sizeof(library_tests) / sizeof(library_tests[0]);
