@@ -136,7 +136,8 @@ static void print_use(int indent, const struct smi_use *u)
 
 static bool is_size(const char *limit)
 {
-    return strstr(limit, "quota") || strstr(limit, "memory") || strstr(limit, "printf") || strstr(limit, "image");
+    return strstr(limit, "quota") || strstr(limit, "memory") || strstr(limit, "printf") ||
+           strstr(limit, "image");
 }
 
 static void print_limits(const struct smi_backend *b)
