@@ -42,15 +42,17 @@ static uint8_t *again(uint8_t **at, size_t *had, size_t size)
 
 static void move(struct sg_warp *w)
 {
-    const size_t before = code->native_bytes, regs = code->regfile_bytes + before,
+    /* one room, however much of it native code wants before the registers */
+    const size_t before = code->native_bytes, regs = code->regfile_bytes + SG_NATIVE_BYTES,
                  local = (size_t)w->cta->local_bytes * SG_LANES,
                  stack = (size_t)w->cta->stack_words * 4 * SG_LANES;
     const unsigned k = __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
 
     if (k >= WARPS)
         abort();
-    memcpy(again(&warps[k].regs, &warps[k].regs_size, regs), w->base[0] - before, regs);
-    w->base[0] = warps[k].regs + before;
+    again(&warps[k].regs, &warps[k].regs_size, regs);
+    memcpy(warps[k].regs + SG_NATIVE_BYTES - before, w->base[0] - before, before + code->regfile_bytes);
+    w->base[0] = warps[k].regs + SG_NATIVE_BYTES;
     w->local = memcpy(again(&warps[k].local, &warps[k].local_size, local), w->local, local);
     w->stack = memcpy(again(&warps[k].stack, &warps[k].stack_size, stack), w->stack, stack);
 }
@@ -58,7 +60,7 @@ static void move(struct sg_warp *w)
 static bool has_moved(const struct sg_warp *w)
 {
     for (unsigned k = 0; k < WARPS; k++)
-        if (w->base[0] - code->native_bytes == warps[k].regs)
+        if (w->base[0] - SG_NATIVE_BYTES == warps[k].regs)
             return true;
     return false;
 }

@@ -29,7 +29,8 @@ static const struct {
                {"wide", wide, false},
                {"calls", calls, false},
                {"rows", in_rows, true},
-               {"sums", sums, false}};
+               {"sums", sums, false},
+               {"affine", affine, false}};
 /* Blocks for the one and the other code. */
 static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))

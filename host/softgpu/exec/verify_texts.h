@@ -90,6 +90,21 @@ static const char sums[] __attribute__((unused)) = HEAD
                "cvt.u32.u64 %r6, %a7;\nadd.u32 %r5, %r5, %r6;\nst.global.u32 [%a1+4096], %r5;\n"
                "st.global.u32 [%a4], -1;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 2;\n@%p1 bra L;\nret;\n}\n";
 
+/* A loop over addresses whose lanes keep their distances, in all ways that 32 bits become 64. */
+static const char affine[] __attribute__((unused)) = HEAD
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".reg .b64 %a<12>;\nld.param.u64 %a1, [p];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %a2, %r1, 4;\n"
+    "add.u64 %a3, %a1, %a2;\nld.global.u32 %r2, [%a3];\nand.b32 %r2, %r2, 63;\nadd.u32 %r2, %r2, %r1;\nmov.u32 %r7, 0;\n"
+    "L: mul.wide.u32 %a4, %r2, 4;\nadd.u64 %a4, %a4, %a1;\nld.global.u32 %r3, [%a4];\nld.global.u32 %r4, [%a4+8];\n"
+    "add.u32 %r8, %r2, 3;\nshl.b32 %r8, %r8, 3;\ncvt.u64.u32 %a5, %r8;\nadd.u64 %a5, %a5, %a1;\nld.global.u32 %r5, [%a5];\n"
+    "sub.u32 %r9, %r2, 200;\nmad.wide.s32 %a6, %r9, -4, %a1;\nld.global.u16 %r10, [%a6];\n"
+    "cvt.s64.s32 %a7, %r9;\nmul.lo.s64 %a7, %a7, -8;\nadd.u64 %a7, %a7, %a2;\nadd.u64 %a8, %a7, %a1;\n"
+    "ld.global.u32 %r11, [%a8];\nsub.u64 %a9, %a8, %a2;\nld.global.u8 %r12, [%a9+1];\nshl.b64 %a10, %a7, 1;\n"
+    "add.u64 %a10, %a10, %a1;\nld.global.u32 %r13, [%a10];\n"
+    "add.u32 %r3, %r3, %r4;\nadd.u32 %r5, %r5, %r10;\nadd.u32 %r11, %r11, %r12;\nadd.u32 %r3, %r3, %r5;\n"
+    "add.u32 %r3, %r3, %r11;\nadd.u32 %r3, %r3, %r13;\nst.global.u32 [%a1+4096], %r3;\n"
+    "add.u32 %r2, %r2, 2;\nadd.u32 %r7, %r7, 1;\nsetp.lt.u32 %p1, %r7, 6;\n@%p1 bra L;\nret;\n}\n";
+
 /* Calls that are not expanded in place. */
 static const char calls[] __attribute__((unused)) = HEAD
     ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"

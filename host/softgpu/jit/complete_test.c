@@ -285,6 +285,7 @@ int main(void)
     bounds(plain, "plain", false);
     bounds(wide, "wide", false);
     bounds(in_rows, "rows", true);
+    bounds(affine, "affine", false);
     return t_end("softgpu native code");
 }
 
