@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include "guest.h"
+#include "testprov.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -284,4 +285,24 @@ int guest_graph_instantiate(struct guest *g, uint64_t graph, uint64_t exec)
     struct vgp_args_vgpGraphInstantiate a = {.exec = exec, .graph = graph};
 
     return guest_call(g, VGP_vgpGraphInstantiate, &a, sizeof(a), NULL, NULL);
+}
+
+int guest_release(struct guest *g)
+{
+    int r = CUDA_ERROR_INVALID_VALUE;
+
+    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
+        usleep(10000); /* its waiter thread is on the way into the provider */
+    return r;
+}
+
+int guest_result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
+{
+    const uint32_t last = g->seq;
+    int r;
+
+    g->seq = seq;
+    r = guest_wait(g, slot, NULL, NULL, ms);
+    g->seq = last + 1000;
+    return r;
 }

@@ -48,6 +48,10 @@ int guest_vmm_create(struct guest *g, uint64_t handle, uint64_t size);
 int guest_vmm_release(struct guest *g, uint64_t handle);
 /* cuMemsetD8Async, see testprov.h. */
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream);
+/* Ends the provider's long call, for which it waits up to 5 s. The CUresult. */
+int guest_release(struct guest *g);
+/* The result of the call with this number; -1: not yet, after ms. */
+int guest_result_of(struct guest *g, unsigned slot, uint32_t seq, int ms);
 
 /* vgpGraphNew: a graph with this handle, without a reply. */
 void guest_graph_new(struct guest *g, uint64_t graph);

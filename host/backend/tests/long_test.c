@@ -50,15 +50,6 @@ static int ping(struct guest *g)
     return guest_call(g, VGP_vgpPing, &a, sizeof(a), NULL, NULL);
 }
 
-static void release(struct guest *g)
-{
-    int r = CUDA_ERROR_INVALID_VALUE;
-
-    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
-        usleep(10000); /* its waiter thread is on the way into the provider */
-    assert_int_equal(r, 0);
-}
-
 static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length, int fd)
 {
     struct vgp_sock_map m = {.type = type, .region = region, .va = (uintptr_t)va, .length = length};
@@ -104,7 +95,7 @@ static int others_go_on(struct guest *g, uint32_t seq, const void **payload, uin
     g->seq = seq;
     assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 0), -1);
     g->seq = last;
-    release(g);
+    assert_int_equal(guest_release(g), 0);
     last = g->seq;
     g->seq = seq;
     r = guest_wait(g, SLOT, payload, size, 10000);
@@ -163,7 +154,7 @@ static void test_load_ends(void **state)
     uint32_t reset_seq = g.seq;
     assert_int_equal(ping(&g), 0);
     g.context = other.context;
-    release(&g);
+    assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
     assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     g.seq = reset_seq;
@@ -300,7 +291,7 @@ static void test_register(void **state)
     assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
     assert_int_equal(ping(&g), 0);
     assert_false(answered(&g, &m));
-    release(&g);
+    assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
     assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
     assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
@@ -351,7 +342,7 @@ static void test_context_ends(void **state)
         if (slow) {
             const uint32_t last = g.seq;
 
-            release(&g);
+            assert_int_equal(guest_release(&g), 0);
             g.seq = registered;
             assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
             g.seq = last + 1000;
@@ -367,7 +358,7 @@ static void test_context_ends(void **state)
             usleep(10000);
         }
         const uint32_t last = g.seq;
-        release(&g);
+        assert_int_equal(guest_release(&g), 0);
         g.seq = ended;
         assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 10000), 0);
         g.seq = last + 1000;
@@ -401,7 +392,7 @@ static void test_outlasts(void **state)
     assert_int_equal(ping(&g), 0);
     assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
     assert_false(guest_wait_dead(&g, VGB_ANSWER_MS + VGB_GRACE_MS));
-    release(&g);
+    assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
     assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
     assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
@@ -512,7 +503,7 @@ static void test_other_context_ends(void **state)
             g.seq = last;
         }
         if (what != MODULE)
-            release(&g);
+            assert_int_equal(guest_release(&g), 0);
         both_end(&g, seq, next, what == LINK ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS);
         guest_close(&g);
     }
@@ -536,10 +527,10 @@ static void test_end_refused(void **state)
     g.context = other.context;
     guest_submit(&g, VGP_cuArrayDestroy, SLOT, &destroy, sizeof(destroy), NULL, 0);
     seq = g.seq;
-    release(&g); /* it is in the provider */
+    assert_int_equal(guest_release(&g), 0); /* it is in the provider */
     guest_submit(&g, VGP_vgpPrimaryCtxReset, SLOT + 1, &reset, sizeof(reset), NULL, 0);
     next = g.seq;
-    release(&g);
+    assert_int_equal(guest_release(&g), 0);
     both_end(&g, seq, next, CUDA_ERROR_UNKNOWN);
     assert_int_equal(g.s->memory_used, 0);
     guest_close(&g);

@@ -50,28 +50,6 @@ static void end(struct broker *b, struct guest *g)
     assert_int_equal(broker_stop(b), 0);
 }
 
-/* Ends the provider's long call, when it is in it. */
-static void release(struct guest *g)
-{
-    int r = CUDA_ERROR_INVALID_VALUE;
-
-    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
-        usleep(10000);
-    assert_int_equal(r, 0);
-}
-
-/* The result of the call with this number; -1: not yet. */
-static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
-{
-    const uint32_t last = g->seq;
-    int r;
-
-    g->seq = seq;
-    r = guest_wait(g, slot, NULL, NULL, ms);
-    g->seq = last + 1000;
-    return r;
-}
-
 static void region(struct guest *g, uint32_t id)
 {
     const uint64_t va = 0x600000000000 + id * 0x10000;
@@ -112,13 +90,13 @@ static void test_given_up_as_other_ends(void **state)
     settled = g.seq++;
     assert_int_equal(CALL(&g, vgpPing, .value = 1), 0); /* the worker has seen them */
     assert_true(vgb_send_fds(g.sock, &unmap, sizeof(unmap), NULL, 0, 0) >= 0);
-    assert_int_equal(result_of(&g, 6, given, 200), -1);
-    assert_int_equal(result_of(&g, 7, settled, 0), -1);
+    assert_int_equal(guest_result_of(&g, 6, given, 200), -1);
+    assert_int_equal(guest_result_of(&g, 7, settled, 0), -1);
     assert_true(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, MSG_DONTWAIT) < 0);
-    release(&g);
-    assert_int_equal(result_of(&g, 5, ended, 5000), 0);
-    assert_int_equal(result_of(&g, 6, given, 5000), 0);
-    assert_int_equal(result_of(&g, 7, settled, 5000), 0);
+    assert_int_equal(guest_release(&g), 0);
+    assert_int_equal(guest_result_of(&g, 5, ended, 5000), 0);
+    assert_int_equal(guest_result_of(&g, 6, given, 5000), 0);
+    assert_int_equal(guest_result_of(&g, 7, settled, 5000), 0);
     assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
     assert_int_equal(m.status, 0);
     end(&b, &g);
@@ -228,7 +206,7 @@ static void test_time_limit_not_met(void **state)
     const uint64_t since = vgb_now_ns();
     end_with_work(&g, 150);
     seq = g.seq++;
-    assert_int_equal(result_of(&g, 5, seq, 10000), 0);
+    assert_int_equal(guest_result_of(&g, 5, seq, 10000), 0);
     assert_true(vgb_now_ns() - since >= STREAMS * 150000000ull);
     end(&b, &g);
 }

@@ -48,28 +48,6 @@ static void end(struct broker *b, struct guest *g)
     assert_int_equal(broker_stop(b), 0);
 }
 
-/* Ends the provider's long call, when it is in it. */
-static void release(struct guest *g)
-{
-    int r = CUDA_ERROR_INVALID_VALUE;
-
-    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
-        usleep(10000);
-    assert_int_equal(r, 0);
-}
-
-/* The result of the call with this number; -1: not yet. */
-static int result_of(struct guest *g, unsigned slot, uint32_t seq, int ms)
-{
-    const uint32_t last = g->seq;
-    int r;
-
-    g->seq = seq;
-    r = guest_wait(g, slot, NULL, NULL, ms);
-    g->seq = last + 1000;
-    return r;
-}
-
 static int load(struct guest *g, bool library)
 {
     static const char image[16] = "stays";
@@ -94,13 +72,13 @@ static void ends_behind(struct guest *g, uint32_t seq)
     uint32_t ended;
 
     assert_int_equal(CALL(g, vgpPing, .value = 1), 0);
-    assert_int_equal(result_of(g, 5, seq, 100), -1);
+    assert_int_equal(guest_result_of(g, 5, seq, 100), -1);
     SUBMIT(g, 6, vgpCtxDestroy, .context = OTHER);
     ended = g->seq++;
-    assert_int_equal(result_of(g, 6, ended, 200), -1);
-    release(g);
-    assert_int_equal(result_of(g, 5, seq, 5000), 0);
-    assert_int_equal(result_of(g, 6, ended, 5000), 0);
+    assert_int_equal(guest_result_of(g, 6, ended, 200), -1);
+    assert_int_equal(guest_release(g), 0);
+    assert_int_equal(guest_result_of(g, 5, seq, 5000), 0);
+    assert_int_equal(guest_result_of(g, 6, ended, 5000), 0);
 }
 
 static void test_library(void **state)
@@ -150,7 +128,7 @@ static void test_module_beyond_quota(void **state)
     assert_int_equal(guest_memset(&g, 0, VALUE_NVML, 17, 0), 0);
     assert_int_equal(load(&g, false), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
-    release(&g);
+    assert_int_equal(guest_release(&g), 0);
     end(&b, &g);
 }
 
