@@ -393,11 +393,11 @@ static u8 lie_of(const struct sg_window *x, const u64 *distance)
 u32 sg_jit_affine_learn(struct sg_warp *w, const struct sg_insn *in, const struct sg_affine *a)
 {
     (void)in;
-    if (w->affine_misses[a->number] == SG_AFFINE_MISSES) {
+    if (w->affine[a->number] == AFFINE_KNOWN && w->affine_misses[a->number]++ == SG_AFFINE_MISSES) {
+        w->affine_misses[a->number] = SG_AFFINE_MISSES;
         w->affine[a->number] = AFFINE_OFF;
         return false;
     }
-    w->affine_misses[a->number]++;
     for (u32 i = 0; i < a->nforms; i++)
         distances_of(w, &a->form[i]);
     for (u32 i = 0; i < a->nsites; i++) {

@@ -13,7 +13,7 @@
 #define SG_AFFINE_ROOTS 8u
 #define SG_AFFINE_FORMS 16u
 #define SG_AFFINE_TERMS 4u
-#define SG_AFFINE_MISSES 8u /* how often a warp learns a block's distances in a launch */
+#define SG_AFFINE_MISSES 8u /* how often a warp learns others in a launch */
 
 /* w->affine of a block: the distances of its roots, and of all forms, are not known, are those in the
    warp's memory, or change too often. */
