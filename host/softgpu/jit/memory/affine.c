@@ -347,39 +347,73 @@ void sg_jit_affine_free(struct sg_affine *a)
 
 /* ---- at run time ---- */
 
+/* Native code has at least AVX2. */
+#if defined(__clang__)
+#define VECTORS __attribute__((target("avx2"), noinline))
+#else
+#define VECTORS __attribute__((target("avx2"), optimize("O3"), noinline))
+#endif
+
+VECTORS static void add_wide(u64 *restrict sum, const u64 *restrict v, u64 times)
+{
+    const u64 first = v[0];
+
+    for (u32 i = 0; i < SG_LANES; i++)
+        sum[i] += v[i] - first;
+    for (u32 i = 0; i < SG_LANES && times != 1; i++)
+        sum[i] += (v[i] - first) * (times - 1);
+}
+
+VECTORS static void add_narrow(u64 *restrict sum, const u32 *restrict v, u64 times)
+{
+    const u32 first = v[0];
+
+    for (u32 i = 0; i < SG_LANES; i++)
+        sum[i] += (u64)(s64)(s32)(v[i] - first);
+    for (u32 i = 0; i < SG_LANES && times != 1; i++)
+        sum[i] += (u64)(s64)(s32)(v[i] - first) * (times - 1);
+}
+
+VECTORS static void put_narrow(struct sg_distances *d, const u64 *sum)
+{
+    s32 low = 0, high = 0;
+
+    for (u32 i = 0; i < SG_LANES; i++)
+        d->narrow[i] = (s32)(u32)sum[i];
+    for (u32 i = 0; i < SG_LANES; i++) {
+        low = d->narrow[i] < low ? d->narrow[i] : low;
+        high = d->narrow[i] > high ? d->narrow[i] : high;
+    }
+    d->low = low;
+    d->high = high;
+}
+
 static void distances_of(const struct sg_warp *w, const struct sg_affine_form *f)
 {
     struct sg_distances *d = (struct sg_distances *)(void *)(w->base[0] + f->at);
-    u64 sum[SG_LANES] = {0};
+    _Alignas(64) u64 sum[SG_LANES] = {0};
 
     for (u32 k = 0; k < f->n; k++) {
         const void *at = w->base[0] + f->term[k].op;
-        const u64 *wide = at;
-        const u32 *narrow = at;
 
-        for (u32 i = 0; i < SG_LANES; i++)
-            sum[i] += f->term[k].times *
-                      (f->term[k].wide ? wide[i] - wide[0] : (u64)(s64)(s32)(narrow[i] - narrow[0]));
+        if (f->term[k].wide)
+            add_wide(sum, at, f->term[k].times);
+        else
+            add_narrow(sum, at, f->term[k].times);
     }
-    if (f->wide) {
+    if (f->wide)
         memcpy(d->wide, sum, sizeof(sum));
-        return;
-    }
-    d->low = d->high = 0;
-    for (u32 i = 0; i < SG_LANES; i++) {
-        d->narrow[i] = (s32)(u32)sum[i];
-        d->low = d->narrow[i] < d->low ? d->narrow[i] : d->low;
-        d->high = d->narrow[i] > d->high ? d->narrow[i] : d->high;
-    }
+    else
+        put_narrow(d, sum);
 }
 
 /* How the lanes of a load at these distances lie, if its window was learnt before. */
 static u8 lie_of(const struct sg_window *x, const u64 *distance)
 {
-    bool row = x->row;
+    bool row = x->row && distance[1] == x->row;
 
-    for (u32 i = 0; i < SG_LANES; i++)
-        row &= distance[i] == (u64)x->row * i;
+    for (u32 i = 2; i < SG_LANES && row; i++)
+        row = distance[i] == (u64)x->row * i;
     if (row)
         return LIE_IN_ROW;
     if (__atomic_load_n(&x->state, __ATOMIC_ACQUIRE) < SG_WINDOW_NONE)
