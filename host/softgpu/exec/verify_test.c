@@ -25,12 +25,8 @@
 static const struct {
     const char *name, *text;
     bool rows; /* the code for blocks of whole rows: if there is native code */
-} kernels[] = {{"plain", plain, false},
-               {"wide", wide, false},
-               {"calls", calls, false},
-               {"rows", in_rows, true},
-               {"sums", sums, false},
-               {"affine", affine, false}};
+} kernels[] = {{"plain", plain, false}, {"wide", wide, false}, {"calls", calls, false},
+               {"rows", in_rows, true}, {"sums", sums, false}, {"affine", affine, false}};
 /* Blocks for the one and the other code. */
 static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
