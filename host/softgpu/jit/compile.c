@@ -332,9 +332,10 @@ static void emit_stub(struct jit *j, const struct stub *s)
         if (s->v.dirty >> i & 1)
             sg_jv_store(j, i, s->v.key[i]);
     sg_jit_sums_save(j, s->sums, s->nsums);
-    if (s->leave) {
-        sg_jit_count(j, s->insn - s->begin);
-        sg_jit_leave_at(j, s->insn, SG_JUMP);
+    if (s->leave) { /* behind the instruction: at a block's first one the interpreter would come back here */
+        sg_jit_call_handler(j, s->insn, ": a lane wraps around");
+        sg_jit_count(j, s->insn + 1 - s->begin);
+        sg_jit_leave_at(j, s->insn + 1, SG_JUMP);
         return;
     }
     if (s->window) {

@@ -48,7 +48,7 @@ struct stub {
     u32 insn, n; /* first handler to call, number of handlers */
     u32 begin;   /* first instruction of the block */
     u8 masked;
-    bool leave;               /* does not come back: the interpreter goes on at `insn` */
+    bool leave;               /* does not come back: the interpreter goes on behind `insn` */
     struct sg_window *window; /* pattern to learn first, see jit/memory/windows.h; NULL: none */
     struct vregs v;           /* at the first jump; the others have the same to save */
     struct vregs after;

@@ -293,6 +293,8 @@ int main(int argc, char **argv)
     test_wrap(false, "mad.wide.u32 %a, %r, 1, %b; add.u64 %a1, %a, 8;", "mad.wide.u32 of what wraps around");
     test_wrap(false, "cvt.u64.u32 %x, %r; add.u64 %a, %x, %b; add.u64 %a1, %a, 8;",
               "cvt.u64.u32 of what wraps around");
+    test_wrap(false, "bar.sync 0; mul.wide.u32 %x, %r, 1; add.u64 %a, %x, %b; add.u64 %a1, %a, 8;",
+              "a block that begins with what wraps around");
     test_wrap(
         true,
         "mov.b64 %u, 2147483648; cvt.s64.s32 %x, %r; add.u64 %x, %x, %u; add.u64 %a, %x, %b; add.u64 %a1, %a, 8;",
