@@ -159,8 +159,8 @@ static void post(const struct vcu_host_run *r)
         return;
     pthread_mutex_lock(&lock);
     p = find_locked(r->cookie);
-    c = *p; /* NULL: an unknown cookie is the worker's mistake, and ignored */
-    task = c == NULL ? NULL : c->kept ? task_new_locked() : (struct task *)c;
+    c = *p; /* an unknown cookie, or a destructor's before its release, is the worker's mistake, and ignored */
+    task = c == NULL || c->object != 0 ? NULL : c->kept ? task_new_locked() : (struct task *)c;
     if (task != NULL) {
         if (c->kept) {
             const bool fixed = task >= spare && task < spare + VGP_HOST_RUNS;
