@@ -83,9 +83,10 @@ class Setup:
         if os.path.exists(self.socket):
             os.unlink(self.socket)
         r, w = os.pipe()
+        # A pool that follows the clients would be taken for workers that are left.
         self.backend = subprocess.Popen(
-            [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--ready-fd", str(w),
-             *options],
+            [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--pool-max", "0",
+             "--ready-fd", str(w), *options],
             pass_fds=[w], stdout=self.log, stderr=self.log, env=dict(os.environ, **self.env))
         os.close(w)
         ready = os.read(r, 1)
