@@ -213,7 +213,7 @@ struct sg_warp {
     uint64_t sums[SG_NATIVE_SUMS];
     uint8_t lie[SG_NATIVE_SITES];
     /* native code, for each block with affine values: whether their distances are known, how often
-       they were learnt in the launch */
+       they changed in the launch */
     uint8_t affine[SG_NATIVE_AFFINE], affine_misses[SG_NATIVE_AFFINE];
     /* no other lane can arrive: run the synchronising instruction now */
     bool sync_force;

@@ -90,16 +90,6 @@ void sg_jit_affine_site(struct jit *j, const struct sum *x, const struct sg_wind
 
 /* ---- numbers ---- */
 
-/* A free index into w->sums. NO_KEY: none. */
-static u32 free_place(const struct jit *j)
-{
-    u32 used = 0;
-
-    for (u32 i = 0; i < j->nsums; i++)
-        used |= 1u << j->sums[i].place;
-    return j->nsums < SG_NATIVE_SUMS ? (u32)__builtin_ctz(~used) : NO_KEY;
-}
-
 void sg_jit_affine_begin(struct jit *j)
 {
     const struct sg_affine *a = j->affine->a;
@@ -231,7 +221,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
     const struct sg_insn *in = &j->code->insns[i];
     const struct affine_value *v = value_at(j->affine, i);
     const struct sg_affine_op *o = v ? sg_affine_op_of(in->fn) : NULL;
-    const u32 place = free_place(j);
+    const u32 place = sg_jit_sum_place(j);
     u32 other;
 
     if (!o || place == NO_KEY)

@@ -46,14 +46,13 @@ static bool leads_to_address(struct jit *j, const struct sg_insn *in)
     return false;
 }
 
-/* A free index into w->sums. There is one: each sum has one, and at most SG_NATIVE_SUMS exist. */
-static u32 free_place(const struct jit *j)
+u32 sg_jit_sum_place(const struct jit *j)
 {
     u32 used = 0;
 
     for (u32 i = 0; i < j->nsums; i++)
         used |= 1u << j->sums[i].place;
-    return (u32)__builtin_ctz(~used);
+    return j->nsums < SG_NATIVE_SUMS ? (u32)__builtin_ctz(~used) : NO_KEY;
 }
 
 /* Drops sums whose value is neither wanted nor still to be written. */
@@ -109,7 +108,7 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
     if ((!from && !hoisted(j, key)) || !leads_to_address(j, in))
         return false;
     base = from ? from->base : key;
-    place = free_place(j);
+    place = sg_jit_sum_place(j);
     if (from)
         alu_mem(b, true, 0x8b, RAX, G_WARP, NUMBER(from));
     number(j, flat, !from);

@@ -8,6 +8,8 @@
 /* Layout of the lanes of a load from a sum (w->lie), valid for a launch or for a row of its blocks. */
 enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };
 
+/* A free index into w->sums. NO_KEY: as many sums exist as there may be. */
+u32 sg_jit_sum_place(const struct jit *j);
 /* The sum that register op stands for. NULL: none. */
 struct sum *sg_jit_sum(struct jit *j, u32 op);
 /* Loads chunk h of the sum into vector register v. */

@@ -254,6 +254,20 @@ static void index_of(struct jit *j, u32 d, u32 k, u32 h)
     ev(b, VPADDD, d, d, 4, 0, 0); /* no byte carries: all of a lane is in its window */
 }
 
+/* The words of the lanes of chunk h from register 0, or (two) 0 and 1. */
+static void pick(struct jit *j, const struct by_windows *l, u32 h, bool two)
+{
+    for (u32 k = 0; k < l->n; k++) {
+        const u32 d = l->d[k][h];
+
+        index_of(j, d, k, h);
+        if (two)
+            ev(B(j), PERMI2B, d, 0, 1, 0, 0);
+        else
+            ev(B(j), PERMB, d, d, 0, 0, 0);
+    }
+}
+
 static void all_in_one(struct jit *j, const struct by_windows *l)
 {
     struct buf *b = B(j);
@@ -262,10 +276,7 @@ static void all_in_one(struct jit *j, const struct by_windows *l)
     window_begin(j, l, 0, true);
     evm(b, VMOVU8, 0, 0, RCX, l->disp, 64, 2, EV_Z);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
-        for (u32 k = 0; k < l->n; k++) {
-            index_of(j, l->d[k][h], k, h);
-            ev(b, PERMB, l->d[k][h], l->d[k][h], 0, 0, 0);
-        }
+        pick(j, l, h, false);
 }
 
 static void sixteen(struct jit *j, const struct by_windows *l)
@@ -275,10 +286,7 @@ static void sixteen(struct jit *j, const struct by_windows *l)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         window_begin(j, l, h, true);
         evm(b, VMOVU, 0, 0, RCX, l->disp, 64, 0, 0);
-        for (u32 k = 0; k < l->n; k++) {
-            index_of(j, l->d[k][h], k, h);
-            ev(b, PERMB, l->d[k][h], l->d[k][h], 0, 0, 0);
-        }
+        pick(j, l, h, false);
     }
 }
 
@@ -291,10 +299,7 @@ static void eight(struct jit *j, const struct by_windows *l)
             window_begin(j, l, 2 * h + q, true);
             evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
         }
-        for (u32 k = 0; k < l->n; k++) {
-            index_of(j, l->d[k][h], k, h);
-            ev(b, PERMI2B, l->d[k][h], 0, 1, 0, 0);
-        }
+        pick(j, l, h, true);
     }
 }
 
@@ -311,10 +316,7 @@ static void four(struct jit *j, const struct by_windows *l)
             else
                 evm(b, VMOVU, q / 2, 0, RCX, l->disp, 32, 0, EV_YMM);
         }
-        for (u32 k = 0; k < l->n; k++) {
-            index_of(j, l->d[k][h], k, h);
-            ev(b, PERMI2B, l->d[k][h], 0, 1, 0, 0);
-        }
+        pick(j, l, h, true);
     }
 }
 
