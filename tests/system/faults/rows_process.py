@@ -43,8 +43,8 @@ def process_killed(x):
 @row(11, "a worker crashes", "a sticky error, all waits return; a new process works at once")
 def worker_crashes(x):
     """Workers killed at random points of a program (SIGKILL, SIGSEGV, SIGSYS) beside the victim of another backend;
-    process_test: a crash inside a call, a forbidden system call; limits_test: out of memory. bereft: what waits, or
-    comes in the background, is told, also when the worker was stopped before."""
+    process_test: a crash inside a call, a forbidden system call; limits_test: out of memory. bereft: each
+    blocking call and each pending callback ends with an error, also of a worker that was stopped (SIGSTOP) before."""
     n = x.n(6, 400)
     rng = random.Random(11)
     with x.rig(), x.rig(victim=False) as s:
