@@ -181,9 +181,11 @@ void sg_profile_launch(const struct sg_code *c, uint64_t blocks, uint64_t insns,
         line[NUMBERS] = '\0';
         put_line(&r->at, line, r->kernel, "");
         for (struct handler *h = r->launches & (r->launches - 1) ? NULL : r->handlers; h; h = h->next) {
-            if (!h->count)
+            const uint64_t count = __atomic_load_n(&h->count, __ATOMIC_RELAXED);
+
+            if (!count)
                 continue;
-            snprintf(line, sizeof(line), "%14.1f %*s", (double)h->count / (double)r->launches, NUMBERS, "");
+            snprintf(line, sizeof(line), "%14.1f %*s", (double)count / (double)r->launches, NUMBERS, "");
             line[NUMBERS] = '\0';
             put_line(&h->at, line, h->name, r->kernel);
         }

@@ -62,7 +62,8 @@ void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
 
     if (count) {
         mov_imm64(b, RAX, (u64)(uintptr_t)count);
-        put8(b, 0x48); /* inc qword [rax] */
+        put8(b, 0xf0); /* lock inc qword [rax]: all threads of the pool count here */
+        put8(b, 0x48);
         put8(b, 0xff);
         put8(b, 0x00);
     }
