@@ -101,7 +101,7 @@ struct sg_uobj;
 struct sg_urefs {
     struct sg_uref {
         SG_COUNTED struct sg_uobj *u;
-        unsigned count;
+        uint64_t count; /* a program may add to it in any number of calls */
     } * SG_OWNED ref;
     size_t n;
 };

@@ -486,6 +486,17 @@ void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
     pthread_mutex_unlock(&sg_mem_lock);
 }
 
+uint64_t sg_memory_held(void)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    for (unsigned i = 0; i < sg_config.ndevices; i++)
+        bytes += used[i];
+    pthread_mutex_unlock(&sg_mem_lock);
+    return bytes;
+}
+
 uint64_t sg_mem_ranges(void)
 {
     pthread_mutex_lock(&sg_mem_lock);

@@ -33,7 +33,6 @@ static const char *const names[SG_T_COUNT] = {
 void sg_books(char *text, size_t size)
 {
     int64_t alive[SG_T_COUNT];
-    uint64_t bytes = 0;
     size_t at = 0;
 
     sg_tls_streams_forget();
@@ -41,14 +40,8 @@ void sg_books(char *text, size_t size)
     for (unsigned i = 0; i < SG_T_COUNT && at < size; i++)
         if (names[i] && alive[i])
             at += (size_t)snprintf(text + at, size - at, "%s %lld ", names[i], (long long)alive[i]);
-    for (unsigned i = 0; i < sg_config.ndevices; i++) {
-        uint64_t left, all;
-
-        sg_mem_usage((int)i, &left, &all);
-        bytes += all - left;
-    }
     if (at < size)
         snprintf(text + at, size - at, "ranges %llu bytes %llu reserved %llu",
-                 (unsigned long long)sg_mem_ranges(), (unsigned long long)bytes,
+                 (unsigned long long)sg_mem_ranges(), (unsigned long long)sg_memory_held(),
                  (unsigned long long)sg_mem_reserved());
 }

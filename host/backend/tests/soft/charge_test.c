@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Variables of libraries and padded arrays against the quota of device memory, with a real worker
- * and the software GPU.
+ * Variables of libraries, padded arrays and arrays that only textures keep against the quota of
+ * device memory, with a real worker and the software GPU.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -131,11 +131,85 @@ static void test_arrays(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* What no call has allocated is counted also by calls without a context. */
+static void test_without_context(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "no context"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    load(&g, 1, 8);
+    assert_int_equal(use_variable(&g, 1), 0);
+    g.context = 0;
+    assert_int_equal(guest_vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 1, 0), 4 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 1, 1), 4 * M), 0);
+    assert_int_equal(guest_vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 1, 2), 2 * M),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_vmm_release(&g, VGP_HANDLE(VGP_H_ALLOCATION, 1, 0)), 0);
+    assert_int_equal(guest_vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 1, 3), 2 * M), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* A surface of the array, which keeps its memory. */
+static void make_surface(struct guest *g, uint64_t array)
+{
+    const struct vgp_args_vgpTexObjectCreate a = {
+        .surface = 1, .type = CU_RESOURCE_TYPE_ARRAY, .array = array};
+
+    assert_int_equal(guest_call(g, VGP_vgpTexObjectCreate, &a, sizeof(a), NULL, NULL), 0);
+}
+
+/* One quota is that of all devices together, whichever is current. */
+static void test_two_devices(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    const struct vgp_args_vgpPrimaryCtxRetain second = {.device = 1,
+                                                        .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 1)};
+    const struct vgp_args_cuArrayDestroy gone = {.hArray = VGP_HANDLE(VGP_H_ARRAY, 2, 0)};
+    const struct vgp_args_cuArray3DCreate_v2 array = {
+        .pHandle = gone.hArray,
+        .pAllocateArray = {
+            .Width = 4096, .Height = 1024, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1}};
+    struct broker b = {0};
+    uint64_t at, first;
+    struct guest g;
+
+    (void)state;
+    setenv("VGPU_SOFT_CC", "8.0,8.0", 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    unsetenv("VGPU_SOFT_CC");
+    assert_int_equal(guest_connect(&g, b.sock, "two devices"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    first = g.context;
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRetain, &second, sizeof(second), NULL, NULL), 0);
+    load(&g, 1, 6);
+    load(&g, 2, 8);
+    assert_int_equal(use_variable(&g, 1), 0);
+    assert_int_equal(guest_call(&g, VGP_cuArray3DCreate_v2, &array, sizeof(array), NULL, NULL), 0);
+    make_surface(&g, gone.hArray);
+    assert_int_equal(guest_call(&g, VGP_cuArrayDestroy, &gone, sizeof(gone), NULL, NULL), 0);
+    g.context = second.context; /* 10 MiB are held on the first device, and no call names them */
+    assert_int_equal(use_variable(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g, 8 * M, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g, 5 * M, &at), 0);
+    g.context = first;
+    assert_int_equal(guest_alloc(&g, 2 * M, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_without_context),
+        cmocka_unit_test(test_two_devices),
     };
 
     if (access(soft_provider(), R_OK)) {

@@ -69,7 +69,7 @@ static void fill_capabilities(bool private_shm)
 
     c->title = software ? "software GPU" : "NVIDIA driver";
     c->software_policy = software;
-    c->private_memory = software;
+    c->private_memory = wrk_provider.sg_memory_held != NULL;
     c->host_nvml = !software;
     c->reaches_process = !software;
     /* NVIDIA's library keeps a page of each event in /dev/shm */

@@ -29,7 +29,7 @@ struct wrk_capabilities {
     uint64_t memory;       /* total bytes of all devices */
     bool software_policy;  /* sandbox policy for its library: worker-soft, else worker-nvidia */
     bool
-        /* device memory is private to this process, and cuMemGetInfo() is exact to the byte */
+        /* device memory is private to this process, and sg_memory_held() says how much of it is in use */
         private_memory;
     bool host_nvml;       /* its devices are visible in the host's NVML */
     bool reaches_process; /* its devices may reach all memory of this process (HMM, ATS) */

@@ -47,6 +47,16 @@ static void gone(void *arg)
     user_object_put(u);
 }
 
+/*
+ * True if it may get so many references more. In one call there are as many as an int holds, and so
+ * there are in all: a provider may count them in one, where more would wrap around and end an object
+ * that is alive here.
+ */
+static bool user_object_has_room(const struct uobj *u, uint64_t more)
+{
+    return more <= INT_MAX && u->own + u->in_graphs <= INT_MAX - more;
+}
+
 static bool alive(const struct uobj *u)
 {
     return u->own || u->in_graphs;
@@ -61,6 +71,8 @@ CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c, const struct vgp_args_vg
         return r;
     if (!wrk_provider.cuUserObjectCreate)
         return wrk_missing(c, "cuUserObjectCreate");
+    if (a->references > INT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
     u = calloc(1, sizeof(*u));
     if (!u)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -85,7 +97,7 @@ CUresult wrk_do_cuUserObjectRetain(struct wrk_call *c, const struct vgp_args_cuU
         return r;
     if (!wrk_provider.cuUserObjectRetain)
         return wrk_missing(c, "cuUserObjectRetain");
-    if (!alive(u))
+    if (!alive(u) || !user_object_has_room(u, a->count))
         return CUDA_ERROR_INVALID_VALUE;
     r = wrk_provider.cuUserObjectRetain(u->object, a->count);
     if (r == CUDA_SUCCESS)
@@ -188,7 +200,7 @@ static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint
     struct wrk_uref *ref;
     CUresult r;
 
-    if (!count || count > INT_MAX || !alive(u) || (move && u->own < count))
+    if (!count || !alive(u) || (move ? u->own < count : !user_object_has_room(u, count)))
         return CUDA_ERROR_INVALID_VALUE;
     ref = uref_need(g, u);
     if (!ref)

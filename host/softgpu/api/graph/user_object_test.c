@@ -72,6 +72,31 @@ static void test_counts(void **state)
     ctx_end(c);
 }
 
+/* References of many calls are counted, whatever number they come to. */
+static void test_many(void **state)
+{
+    const unsigned quarter = 1u << 30;
+    CUcontext c = ctx_begin();
+    CUuserObject o = make(1);
+    CUgraph g;
+
+    (void)state;
+    OK(cuGraphCreate(&g, 0));
+    for (int i = 0; i < 4; i++)
+        OK(cuGraphRetainUserObject(g, o, quarter, 0));
+    OK(cuGraphRetainUserObject(g, o, 1, 0));
+    OK(cuUserObjectRelease(o, 1));
+    OK(cuGraphReleaseUserObject(g, o, 1));
+    assert_not_ended();
+    for (int i = 0; i < 4; i++) {
+        assert_not_ended();
+        OK(cuGraphReleaseUserObject(g, o, quarter));
+    }
+    assert_ended();
+    OK(cuGraphDestroy(g));
+    ctx_end(c);
+}
+
 /* A program can give a graph no more references than it has; a refusal changes nothing on either side. */
 static void test_moved(void **state)
 {
@@ -150,6 +175,6 @@ static void test_orders(void **state)
     ctx_end(c);
 }
 
-const struct CMUnitTest guser_tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_moved),
-                                         cmocka_unit_test(test_orders)};
+const struct CMUnitTest guser_tests[] = {cmocka_unit_test(test_counts), cmocka_unit_test(test_many),
+                                         cmocka_unit_test(test_moved), cmocka_unit_test(test_orders)};
 const size_t n_guser_tests = sizeof(guser_tests) / sizeof(guser_tests[0]);

@@ -262,26 +262,21 @@ void wrk_provider_took(void)
 }
 
 /*
- * Bytes of device memory that the provider holds for this process. Where device memory is this
- * process's alone, the provider says it: contexts do not matter to the answer, but one must be
- * current, and without one the last answer stands. Else what was counted, and what NVML knows
- * beyond that.
+ * Bytes of device memory that the provider holds for this process, on all devices: one quota is for
+ * all of them. Where device memory is this process's alone, the provider says it, whatever context is
+ * current, if any. cuMemGetInfo() would say it of the current device. Else what was counted, and what
+ * NVML knows beyond that.
  */
 static uint64_t provider_used(void)
 {
-    static uint64_t last;
-    size_t free_bytes = 0, total = 0;
+    uint64_t graphs, beyond;
 
-    if (wrk_capabilities.private_memory && lower->cuMemGetInfo_v2 &&
-        lower->cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS) {
-        last = total - free_bytes;
-    } else if (!wrk_capabilities.private_memory && self) {
-        uint64_t graphs = wrk_graph_memory_reserved(), beyond = beyond_counted();
-
-        /* NVML counts those of graphs, too */
-        last = self->quota.used + (graphs > beyond ? graphs : beyond);
-    }
-    return last;
+    if (wrk_capabilities.private_memory)
+        return lower->sg_memory_held();
+    graphs = wrk_graph_memory_reserved();
+    beyond = beyond_counted();
+    /* NVML counts those of graphs, too */
+    return self->quota.used + (graphs > beyond ? graphs : beyond);
 }
 
 /*
