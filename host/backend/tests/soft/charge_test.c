@@ -203,6 +203,90 @@ static void test_two_devices(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* An executable graph that allocates memory of the device, and frees it. */
+static void make_graph(struct guest *g, uint32_t n, int device, uint64_t bytes)
+{
+    const uint64_t graph = VGP_HANDLE(VGP_H_GRAPH, 1, VGP_HANDLE_GUEST_FIRST + n);
+    const struct vgp_args_vgpGraphMemAllocNode a = {.graph = graph,
+                                                    .bytesize = bytes,
+                                                    .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                    .locationType = CU_MEM_LOCATION_TYPE_DEVICE,
+                                                    .locationId = device};
+    struct {
+        struct vgp_args_vgpGraphMemFreeNode a;
+        uint64_t after;
+    } f = {.a = {.graph = graph, .dependencies_len = 1}};
+    const void *p;
+
+    guest_graph_new(g, graph);
+    assert_int_equal(guest_call(g, VGP_vgpGraphMemAllocNode, &a, sizeof(a), &p, NULL), 0);
+    f.after = ((const struct vgp_ret_vgpGraphMemAllocNode *)p)->node;
+    f.a.dptr = ((const struct vgp_ret_vgpGraphMemAllocNode *)p)->dptr;
+    assert_int_equal(guest_call(g, VGP_vgpGraphMemFreeNode, &f, sizeof(f), NULL, NULL), 0);
+    assert_int_equal(guest_graph_instantiate(g, graph, VGP_HANDLE(VGP_H_GRAPH_EXEC, 1, n)), 0);
+}
+
+static int launch_graph(struct guest *g, uint32_t n)
+{
+    const struct vgp_args_vgpGraphLaunch a = {.exec = VGP_HANDLE(VGP_H_GRAPH_EXEC, 1, n)};
+    const struct vgp_args_vgpCtxSynchronize s = {0};
+    int r = guest_call(g, VGP_vgpGraphLaunch, &a, sizeof(a), NULL, NULL);
+
+    return r ? r : guest_call(g, VGP_vgpCtxSynchronize, &s, sizeof(s), NULL, NULL);
+}
+
+/* What one device has reserved for graphs is no memory of another's. */
+static void test_graphs_of_two_devices(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    const struct vgp_args_vgpPrimaryCtxRetain second = {.device = 1,
+                                                        .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 1)};
+    const struct vgp_args_cuDeviceGraphMemTrim trim = {.device = 0};
+    struct broker b = {0};
+    uint64_t first;
+    struct guest g;
+
+    (void)state;
+    setenv("VGPU_SOFT_CC", "8.0,8.0", 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    unsetenv("VGPU_SOFT_CC");
+    assert_int_equal(guest_connect(&g, b.sock, "graphs"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    first = g.context;
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRetain, &second, sizeof(second), NULL, NULL), 0);
+    make_graph(&g, 1, 0, 10 * M);
+    assert_int_equal(launch_graph(&g, 1), 0);
+    g.context = second.context;
+    make_graph(&g, 2, 1, 10 * M);
+    assert_int_equal(launch_graph(&g, 2), CUDA_ERROR_OUT_OF_MEMORY);
+    g.context = first;
+    assert_int_equal(launch_graph(&g, 1), 0); /* its memory is reserved */
+    assert_int_equal(guest_call(&g, VGP_cuDeviceGraphMemTrim, &trim, sizeof(trim), NULL, NULL), 0);
+    g.context = second.context;
+    assert_int_equal(launch_graph(&g, 2), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* Without a quota the provider refuses what there is not; what is counted stays. */
+static void test_refused_without_quota(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), NULL};
+    struct broker b = {0};
+    uint64_t at;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "refused"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 4 * M, &at), 0);
+    assert_int_equal(guest_alloc(&g, UINT64_MAX, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(g.s->memory_used, 4 * M);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_without_context),
         cmocka_unit_test(test_two_devices),
+        cmocka_unit_test(test_graphs_of_two_devices),
+        cmocka_unit_test(test_refused_without_quota),
     };
 
     if (access(soft_provider(), R_OK)) {

@@ -60,6 +60,16 @@ static uint64_t look_locked(struct wrk_quota *q)
     return q->used + q->hidden;
 }
 
+/* No device has so much. Counted as this it is refused all the same, by the broker or, without a
+ * limit, the provider, and what is counted does not come to the end of 64 bits, from which it could
+ * not be taken back. */
+#define BYTES_MAX (UINT64_C(1) << 49)
+
+static uint64_t quota_bounded(uint64_t bytes)
+{
+    return bytes < BYTES_MAX ? bytes : BYTES_MAX;
+}
+
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
 {
     struct wrk_quota *q = &w->quota;
@@ -70,13 +80,13 @@ bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
     uint64_t held = look_locked(q);
 
     uint64_t limit = __atomic_load_n(&q->limit, __ATOMIC_RELAXED);
-    uint64_t all = vgb_sum(held, bytes);
+    uint64_t all = vgb_sum(held, quota_bounded(bytes));
     bool hopeless = limit && all > limit; /* refused and counted by the broker */
 
     if (limit && (hopeless || all > q->reserved))
         ok = wrk_control_reserve(w, hopeless ? all : round_to_grain(q, all), all, &why);
     if (ok)
-        q->used = vgb_sum(q->used, bytes);
+        q->used = vgb_sum(q->used, quota_bounded(bytes));
     show_locked(w);
     pthread_mutex_unlock(&q->lock);
     if (!ok && why == VGB_REFUSED_GPU)
@@ -91,6 +101,7 @@ void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
     struct wrk_quota *q = &w->quota;
 
     pthread_mutex_lock(&q->lock);
+    bytes = quota_bounded(bytes);
     q->used -= bytes < q->used ? bytes : q->used;
     show_locked(w);
     bool wake = __atomic_load_n(&q->limit, __ATOMIC_RELAXED) && bytes &&

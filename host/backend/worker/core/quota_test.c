@@ -74,6 +74,21 @@ static void test_many(void **state)
     assert_int_equal(w.quota.used, 0);
 }
 
+/* What the provider refuses, however much it is, takes nothing away from what is counted. */
+static void test_hopeless(void **state)
+{
+    (void)state;
+    allocate(1 << 9, 1000, NULL);
+    for (unsigned shift = 0; shift < 16; shift++) {
+        assert_true(wrk_quota_take(&w, UINT64_MAX >> shift)); /* without a limit the provider decides */
+        assert_true(w.quota.used > 1000);
+        wrk_quota_give(&w, UINT64_MAX >> shift);
+        assert_int_equal(w.quota.used, 1000);
+    }
+    wrk_quota_forget(&w, 1 << 9);
+    assert_int_equal(w.quota.used, 0);
+}
+
 /* Without memory for its entry there is no allocation; what was there before is put back all the same. */
 static void test_no_memory(void **state)
 {
@@ -315,6 +330,7 @@ int main(void)
         T(test_many),          T(test_context),   T(test_limit),
         T(test_freed_twice),   T(test_blobs),     T(test_blob_limits),
         T(test_blob_given_up), T(test_no_memory), T(test_freed_as_context_ends),
+        T(test_hopeless),
     };
 
     return cmocka_run_group_tests_name("quota", tests, NULL, NULL);

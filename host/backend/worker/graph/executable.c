@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgb_sum.h"
 #include "vgp_worker.h"
 
 uint64_t wrk_memory_nodes_made;
@@ -22,7 +23,7 @@ struct exec {
     VGB_OWNED struct exec *next; /* in its bucket, or in `ended` */
     CUgraphExec object;
     CUcontext ctx;
-    uint64_t bytes; /* peak memory of a launch, bytes */
+    VGB_OWNED uint64_t *bytes; /* peak memory of a launch, bytes by device; NULL: none */
     VGB_OWNED struct set_func *funcs;
     /* event behind its last launch (launches run in order); created if there are funcs */
     CUevent last;
@@ -73,53 +74,79 @@ static struct exec *need(CUgraphExec object)
 
 /* ---- memory ---- */
 
+static int graph_devices(void)
+{
+    int n = 0;
+
+    return lower->cuDeviceGetCount(&n) == CUDA_SUCCESS ? n : 0;
+}
+
+static uint64_t graph_attribute(int device, CUgraphMem_attribute what)
+{
+    cuuint64_t v = 0;
+
+    return lower->cuDeviceGetGraphMemAttribute &&
+                   lower->cuDeviceGetGraphMemAttribute(device, what, &v) == CUDA_SUCCESS
+               ? v
+               : 0;
+}
+
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes)
 {
+    const int n = bytes ? graph_devices() : 0;
     struct wrk_graph_mem m = {0};
     bool found = wrk_memory_nodes_made && lower->cuGraphGetNodes && lower->cuGraphNodeGetType &&
                  lower->cuGraphMemAllocNodeGetParams && lower->cuGraphChildGraphNodeGetGraph &&
-                 wrk_graph_mem_of(g, 0, &m);
+                 wrk_graph_mem_of(g, WRK_ANY_DEVICE, 0, &m);
 
-    if (bytes && __builtin_add_overflow(m.kept, m.passing, bytes))
-        *bytes = UINT64_MAX;
+    for (int d = 0; d < n; d++) {
+        if (found && n > 1)
+            wrk_graph_mem_of(g, d, 0, &m);
+        bytes[d] = vgb_sum(m.kept, m.passing);
+    }
     return found;
 }
 
 uint64_t wrk_graph_memory_reserved(void)
 {
+    const int n = wrk_memory_nodes_made ? graph_devices() : 0;
     uint64_t sum = 0;
-    int n = 0;
 
-    if (!wrk_memory_nodes_made || !lower->cuDeviceGetGraphMemAttribute ||
-        lower->cuDeviceGetCount(&n) != CUDA_SUCCESS)
-        return 0;
-    for (int i = 0; i < n; i++) {
-        cuuint64_t v = 0;
+    for (int d = 0; d < n; d++)
+        sum += graph_attribute(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+    return sum;
+}
 
-        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &v) ==
-            CUDA_SUCCESS)
-            sum += v;
+/* Additional bytes that may be reserved for graphs by launching this graph: what one device has reserved is none of
+ * another's. */
+static uint64_t may_take(const struct exec *x)
+{
+    const int n = graph_devices();
+    uint64_t sum = 0;
+
+    for (int d = 0; d < n; d++) {
+        const uint64_t then = vgb_sum(graph_attribute(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), x->bytes[d]);
+        const uint64_t reserved = graph_attribute(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+
+        sum = vgb_sum(sum, then > reserved ? then - reserved : 0);
     }
     return sum;
 }
 
-/* Additional bytes that may be reserved for graphs by launching this graph. */
-static uint64_t may_take(const struct exec *x)
+/* False: no memory to remember it. */
+static bool note_memory(struct exec *x, CUgraph g)
 {
-    uint64_t used = 0, reserved = wrk_graph_memory_reserved(), sum;
-    int n = 0;
-
-    if (lower->cuDeviceGetCount(&n) != CUDA_SUCCESS)
-        n = 0;
-    for (int i = 0; i < n; i++) {
-        cuuint64_t v = 0;
-
-        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v) == CUDA_SUCCESS)
-            used += v;
+    free(x->bytes);
+    x->bytes = NULL;
+    if (!wrk_memory_nodes_made)
+        return true;
+    x->bytes = calloc((size_t)graph_devices() + 1, sizeof(*x->bytes));
+    if (x->bytes && !wrk_graph_memory(g, x->bytes)) {
+        free(x->bytes);
+        x->bytes = NULL;
+        return true;
     }
-    if (__builtin_add_overflow(used, x->bytes, &sum))
-        sum = UINT64_MAX;
-    return sum > reserved ? sum - reserved : 0;
+    return x->bytes != NULL;
 }
 
 /* ---- host functions ---- */
@@ -159,6 +186,7 @@ static void sweep(void)
         if (x->last)
             lower->cuEventDestroy_v2(x->last);
         free(x->types);
+        free(x->bytes);
         free(x);
     }
 }
@@ -255,8 +283,7 @@ bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g)
     x = need(exec);
     if (!x || !wrk_namer_copy(&x->names, &g->names))
         return false;
-    wrk_graph_memory(g->object, &x->bytes);
-    return true;
+    return note_memory(x, g->object);
 }
 
 struct wrk_namer *wrk_exec_names(CUgraphExec exec)

@@ -116,8 +116,12 @@ struct wrk_graph_mem {
     uint64_t kept;    /* bytes allocated and not freed by the graph */
     uint64_t passing; /* peak bytes of allocations that the graph frees itself */
 };
-/* False: neither g nor a child graph has allocation or free nodes. depth: 0. */
-bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out);
+#define WRK_ANY_DEVICE (-1)
+/*
+ * Memory of that device. False: neither g nor a child graph has allocation or free nodes, of whichever device. depth: 0.
+ * Where the worker has no memory to look, it is UINT64_MAX.
+ */
+bool wrk_graph_mem_of(CUgraph g, int device, unsigned depth, struct wrk_graph_mem *out);
 
 /* ---- executable.c ---- */
 
@@ -128,7 +132,7 @@ bool wrk_exec_stale(CUgraphExec exec);
 
 /* Number of allocation and free nodes ever created by calls or captures; 0: no graph has any. */
 extern uint64_t wrk_memory_nodes_made;
-/* True if g or a child graph has such nodes. *bytes (optional): peak memory of a launch. */
+/* True if g or a child graph has such nodes. bytes (optional): peak memory of a launch, by device. */
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
 /* Bytes that the provider holds for graphs. */
 uint64_t wrk_graph_memory_reserved(void);

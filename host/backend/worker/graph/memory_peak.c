@@ -236,7 +236,7 @@ static void memory_peak_add(struct view *v, uint32_t alloc, uint32_t free_, uint
 
 /* Part of a node; a child graph counts as a step that uses the memory it frees itself and keeps the
  * rest. */
-static bool read_node(struct view *v, uint32_t i, unsigned depth)
+static bool read_node(struct view *v, uint32_t i, int device, unsigned depth)
 {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     CUDA_MEM_ALLOC_NODE_PARAMS p;
@@ -246,11 +246,12 @@ static bool read_node(struct view *v, uint32_t i, unsigned depth)
     wrk_provider.cuGraphNodeGetType(v->node[i], &type);
     memset(&p, 0, sizeof(p));
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-        wrk_provider.cuGraphMemAllocNodeGetParams(v->node[i], &p) == CUDA_SUCCESS)
+        wrk_provider.cuGraphMemAllocNodeGetParams(v->node[i], &p) == CUDA_SUCCESS &&
+        (device == WRK_ANY_DEVICE || device == p.poolProps.location.id))
         memory_peak_add(v, i, WRK_PEAK_KEPT, p.bytesize, p.dptr);
     if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
         wrk_provider.cuGraphChildGraphNodeGetGraph(v->node[i], &child) == CUDA_SUCCESS &&
-        wrk_graph_mem_of(child, depth + 1, &inside)) {
+        wrk_graph_mem_of(child, device, depth + 1, &inside)) {
         memory_peak_add(v, i, WRK_PEAK_KEPT, inside.kept, 0);
         memory_peak_add(v, i, i, inside.passing, 0);
         return true;
@@ -297,7 +298,7 @@ static void read_frees(struct view *v)
     free(named);
 }
 
-bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
+bool wrk_graph_mem_of(CUgraph g, int device, unsigned depth, struct wrk_graph_mem *out)
 {
     struct view v = {0};
     bool found = false;
@@ -309,11 +310,16 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
     v.node = calloc(n, sizeof(*v.node));
     v.mem = calloc(2 * n, sizeof(*v.mem));
     v.address = calloc(2 * n, sizeof(*v.address));
-    if (v.node && v.mem && v.address && wrk_provider.cuGraphGetNodes(g, v.node, &n) == CUDA_SUCCESS) {
+    if (!v.node || !v.mem || !v.address) {
+        view_free(&v);
+        out->passing = UINT64_MAX;
+        return true;
+    }
+    if (wrk_provider.cuGraphGetNodes(g, v.node, &n) == CUDA_SUCCESS) {
         v.nodes = n;
         qsort(v.node, n, sizeof(*v.node), by_address);
         for (uint32_t i = 0; i < n; i++)
-            found |= read_node(&v, i, depth);
+            found |= read_node(&v, i, device, depth);
     }
     if (found && v.nmem) {
         if (read_edges(&v, g))
