@@ -21,16 +21,22 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
 /* ---- bit operations with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
 static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 {
+    static const u32 words[2] = {0x80000000u, 0x7f800000u};
+
+    if (arg < 2) {
+        sg_jit_broadcast(j, 0, arg ? 0x7fffffffu : words[0]);
+    } else { /* from memory: the port that moves general registers also compares and permutes */
+        mov_imm64(B(j), RSI, (u64)(uintptr_t)words);
+        evm(B(j), FIRST32, 0, 0, RSI, 0, 4, 0, 0);
+        evm(B(j), FIRST32, 1, 0, RSI, 4, 4, 0, 0);
+    }
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        sg_jit_broadcast(j, 0, arg == 1 ? 0x7fffffffu : 0x80000000u);
         ev(B(j), arg == 0 ? VPXORD : VPANDD, d, a, 0, 0, 0);
         if (arg == 2) {
-            sg_jit_broadcast(j, 1, 0x7f800000u);
             ev(B(j), TESTMD, 1, a, 1, 0, 0);
-            ev(B(j), VMOV, 2, 0, a, 0, 0);
-            ev(B(j), BLEND_D, d, d, 2, 1, 0);
+            ev(B(j), BLEND_D, d, d, a, 1, 0);
         }
         sg_jit_finish(j, in, h, 1u << h, d);
     }
@@ -122,27 +128,54 @@ static bool e_f16_f32(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* fmin_ptx and fmax_ptx, step by step */
+/* Chunk d of e_minmax() where a or b is NaN: the other one, or PTX's canonical NaN. */
+static void minmax_nan(struct buf *x, u32 d, u32 a, u32 b)
+{
+    evi(x, CMPPS, 3, a, a, 0, 0, 3);
+    evi(x, CMPPS, 4, b, b, 0, 0, 3);
+    ev(x, BLEND_D, d, d, b, 3, 0);
+    ev(x, BLEND_D, d, d, a, 4, 0);
+    evi(x, CMPPS, 3, a, a, 4, 0, 3);
+    mov_imm64(x, RAX, 0x7fffffffu);
+    ev(x, BCAST_R32, d, 0, RAX, 3, 0);
+}
+
+/*
+ * fmin_ptx and fmax_ptx. The two comparisons are also true where they are not ordered, so that both are true there and nowhere
+ * else: rare, its code is jumped over.
+ */
 static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
 {
+    const u32 n = sg_jit_n(j, false);
     struct buf *x = B(j);
+    u32 a[2], b[2], d[2];
+    size_t none;
 
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+    for (u32 h = 0; h < n; h++) {
+        const u32 k = 1 + 2 * h;
 
-        evi(x, CMPPS, 1, a, b, 0, 0, max ? 0x1e : 0x11);
-        evi(x, CMPPS, 2, a, b, 0, 0, 0);
-        evi(x, CMPPS, 3, a, a, 0, 0, 3);
-        evi(x, CMPPS, 4, b, b, 0, 0, 3);
-        ev(x, BLEND_D, d, b, a, 1, 0);
-        ev(x, max ? VPANDD : VPORD, d, a, b, 2, 0);
-        ev(x, BLEND_D, d, d, b, 3, 0);
-        ev(x, BLEND_D, d, d, a, 4, 0);
-        evi(x, CMPPS, 3, a, a, 4, 0, 3);
-        mov_imm64(x, RAX, 0x7fffffffu);
-        ev(x, BCAST_R32, d, 0, RAX, 3, 0);
-        sg_jit_finish(j, in, h, 1u << h, d);
+        a[h] = sg_jv_get(j, in->a, h);
+        b[h] = sg_jv_get(j, in->b, h);
+        d[h] = sg_jv_new(j);
+        evi(x, CMPPS, k, a[h], b[h], 0, 0, max ? 0x16 : 0x19); /* not less or equal, not greater or equal */
+        evi(x, CMPPS, k + 1, a[h], b[h], 0, 0, 8);             /* equal */
+        ev(x, BLEND_D, d[h], b[h], a[h], k, 0);
+        ev(x, max ? VPANDD : VPORD, d[h], a[h], b[h], k + 1, 0);
+        if (x->avx2)
+            evi(x, CMPPS, 5 + h, a[h], b[h], 0, 0, 3);
+        else
+            vex(x, PNONE, 1, 0, 0x41, 5 + h, k, k + 1); /* kandw */
     }
+    vex(x, PNONE, 0, 0, 0x98, 5, 0, 4 + n); /* kortestw */
+    none = jcc(x, JE);
+    for (u32 h = 0; h < n; h++)
+        minmax_nan(x, d[h], a[h], b[h]);
+    land(x, none);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
     return true;
 }
 
