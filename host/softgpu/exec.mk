@@ -199,7 +199,8 @@ SG_EXEC_TESTS := \
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test) \
-	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows sums affine native pressure,$(t)_native_avx2_test)
+	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows sums affine native pressure,$(t)_native_avx2_test) \
+	$(foreach t,op op_float canonical native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
@@ -227,6 +228,8 @@ $(O)/run_avx512_test: $(O)/run_test
 $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
 $(O)/%_native_avx2_test: $(O)/%_test
+	ln -sf $*_test $@
+$(O)/%_native_avx512_test: $(O)/%_test
 	ln -sf $*_test $@
 $(O)/verify_test: LDFLAGS += -Wl,--wrap=sg_code_verify
 $(O)/verify_test: $(addprefix $(O)/exec/,damage_test.o guard_test.o)

@@ -129,8 +129,8 @@ bool sg_config_load(void)
         return refuse("VGPU_SOFT_JIT", v, "must be 0 or 1");
 
     v = getenv("VGPU_SOFT_ISA"); /* read by sg_op_isa() */
-    if (v && *v && strcmp(v, "base") && strcmp(v, "avx2") && strcmp(v, "avx512"))
-        return refuse("VGPU_SOFT_ISA", v, "must be base, avx2 or avx512");
+    if (v && *v && strcmp(v, "base") && strcmp(v, "avx2") && strcmp(v, "avx512") && strcmp(v, "avx512fp16"))
+        return refuse("VGPU_SOFT_ISA", v, "must be base, avx2, avx512 or avx512fp16");
 
     sg_config.memory = SG_MEMORY_DEFAULT;
     v = getenv("VGPU_SOFT_MEMORY");

@@ -205,12 +205,14 @@ void t_skip(const char *name, const char *why)
 
 void t_variant(int argc, char **argv)
 {
-    const bool native = t_started_as(argc, argv, "native_avx2");
+    const bool native = t_started_as(argc, argv, "native_avx");
 
     if (t_started_as(argc, argv, "base"))
         setenv("VGPU_SOFT_ISA", "base", 1);
     else if (t_started_as(argc, argv, "avx2"))
         setenv("VGPU_SOFT_ISA", "avx2", 1);
+    else if (t_started_as(argc, argv, "avx512"))
+        setenv("VGPU_SOFT_ISA", "avx512", 1);
     if (!native && (t_started_as(argc, argv, "avx2") || t_started_as(argc, argv, "avx512")))
         setenv("VGPU_SOFT_JIT", "0", 1);
 }

@@ -36,7 +36,8 @@ void t_skip(const char *name, const char *why);
 bool t_started_as(int argc, char **argv, const char *word);
 /*
  * Selects what executes by the program's name, a link to the plain one: base, avx2, avx512: the
- * handlers with these instructions; native_avx2: native code without AVX-512. Call it first.
+ * handlers with these instructions; native_avx2, native_avx512: native code without AVX-512, without
+ * AVX512-FP16. Call it first.
  */
 void t_variant(int argc, char **argv);
 int t_end(const char *suite); /* prints the totals; returns the exit status */

@@ -16,7 +16,7 @@
 #ifdef SG_JIT
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool available, use_avx2;
+static bool available, use_avx2, use_fp16;
 struct jit_ctl sg_jit_ctl;
 
 /* gcc 12 and clang 14 do not both have a name for it. */
@@ -27,11 +27,21 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
 }
 
+/* AVX512-FP16, unless VGPU_SOFT_ISA takes it away. clang 14 has no name for it. */
+static bool has_fp16(void)
+{
+    const char *isa = getenv("VGPU_SOFT_ISA");
+    unsigned a, b, c, d;
+
+    return (!isa || strcmp(isa, "avx512")) && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+}
+
 static void init(void)
 {
     const char *env = getenv("VGPU_SOFT_JIT");
 
     use_avx2 = !strcmp(sg_op_isa(), "avx2") && has_f16c();
+    use_fp16 = !strcmp(sg_op_isa(), "avx512") && has_fp16();
     if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
         return;
     sg_jit_find_init();
@@ -504,8 +514,11 @@ void sg_jit_make(struct jit *j)
 void sg_jit_compile(struct sg_code *c)
 {
     struct avx2 avx2 = {0};
-    struct jit j = {
-        .code = c, .b.max = JIT_CODE_MAX, .b.avx2 = use_avx2 ? &avx2 : NULL, .table_room = JIT_TABLES_MAX};
+    struct jit j = {.code = c,
+                    .b.max = JIT_CODE_MAX,
+                    .b.avx2 = use_avx2 ? &avx2 : NULL,
+                    .fp16 = use_fp16,
+                    .table_room = JIT_TABLES_MAX};
 
     /* branches do not show the targets of real calls, so such kernels are interpreted */
     if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)

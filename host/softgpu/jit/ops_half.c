@@ -9,14 +9,13 @@
 
 #ifdef SG_JIT
 
-#include <cpuid.h>
-
 static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb},
                         VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
                         BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
                         MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
-                        CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d},
-                        EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a};
+                        CVTPH2PS = {M38, P66, 0, 0x13}, MOVE = {M0F, P66, 0, 0x6f},
+                        CVTPS2PH = {M3A, P66, 0, 0x1d}, EXTRACT4 = {M3A, P66, 1, 0x3b},
+                        INSERT4 = {M3A, P66, 1, 0x3a};
 
 /* The chunks of the result of in, once all of them are computed. */
 static void bind_results(struct jit *j, const struct sg_insn *in, const u32 *d)
@@ -69,10 +68,10 @@ static void narrow_pairs(struct jit *j, u32 to, u32 v, bool upper, u32 k)
 }
 
 /*
- * Ends an operation on pairs with the results d. Masks 1 and 2 (3 and 4 of chunk 1) are NaN in the lower and the upper half of a
- * chunk: rare, so that code for it is jumped over and nothing waits for the comparison. NaN becomes PTX's canonical NaN.
+ * Makes NaN in the pairs d PTX's canonical NaN. Masks 1 and 2 (3 and 4 of chunk 1) are NaN in the lower and the upper half of a
+ * chunk: rare, so that code for it is jumped over and nothing waits for the comparison.
  */
-static void finish_pairs(struct jit *j, const struct sg_insn *in, const u32 *d)
+static void canonical_pairs(struct jit *j, const u32 *d)
 {
     const u32 n = sg_jit_n(j, false);
     struct buf *x = B(j);
@@ -95,29 +94,22 @@ static void finish_pairs(struct jit *j, const struct sg_insn *in, const u32 *d)
         ev(x, VPORD, d[h], d[h], 0, 0, 0);
     }
     land(x, none);
-    bind_results(j, in, d);
 }
 
 /*
- * Converts a from f32 to f16; arg 1: also b, which becomes the low half. NaN, which becomes PTX's
- * canonical NaN, is rare: its code is jumped over, so that nothing waits for the comparison. Masks
- * 1 and 2 (3 and 4 of chunk 1): NaN in a, b.
+ * Converts chunks a from f32 to f16 in the chunks d, which may be the same; b: if given, it becomes the low half. NaN, which
+ * becomes PTX's canonical NaN, is rare: its code is jumped over, so that nothing waits for the comparison. Masks 1 and 2 (3 and
+ * 4 of chunk 1): NaN in a, b.
  */
-static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
+static void narrow_chunks(struct jit *j, const u32 *a, const u32 *b, const u32 *d)
 {
-    const u32 n = sg_jit_n(j, false);
+    const u32 n = sg_jit_n(j, false), two = b != NULL;
     struct buf *x = B(j);
     size_t none;
-    u32 d[2];
 
-    if (in->imm & ~(s64)SG_H_FTZ)
-        return false;
     for (u32 h = 0; h < n; h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = two ? sg_jv_get(j, in->b, h) : 0;
-
-        d[h] = sg_jv_new(j);
         for (u32 k = 0; k <= two; k++) {
-            const u32 from = k ? b : a, to = k ? 1 : d[h];
+            const u32 from = k ? b[h] : a[h], to = k ? 1 : d[h];
 
             evi(x, CMPPS, 1 + 2 * h + k, from, from, 0, 0, 3); /* unordered */
             evi(x, CVTPS2PH, from, 0, 0, 0, 0, 0);
@@ -143,6 +135,21 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
         }
     }
     land(x, none);
+}
+
+/* cvt of f32 to f16; two: a pair, b becomes the low half */
+static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
+{
+    u32 a[2], b[2], d[2];
+
+    if (in->imm & ~(s64)SG_H_FTZ)
+        return false;
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        a[h] = sg_jv_get(j, in->a, h);
+        b[h] = two ? sg_jv_get(j, in->b, h) : 0;
+        d[h] = sg_jv_new(j);
+    }
+    narrow_chunks(j, a, two ? b : NULL, d);
     bind_results(j, in, d);
     return true;
 }
@@ -150,9 +157,10 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 #define PAIR (1u << 16)
 
 /* Pairs, on processors with half-precision arithmetic: the same result, except for NaN, which is
-   treated as in e_narrow(). */
+   treated as in e_narrow(). op 0: fma. */
 static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 {
+    static const struct vop FMA231 = {6, P66, 0, 0xb8};
     const u32 n = sg_jit_n(j, false);
     struct buf *x = B(j);
     size_t none;
@@ -160,9 +168,15 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 
     for (u32 h = 0; h < n; h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
+        const u32 c = op ? 0 : sg_jv_get(j, in->c, h);
 
         d[h] = sg_jv_new(j);
-        ev(x, (struct vop){5, PNONE, 0, (u8)op}, d[h], a, b, 0, 0);
+        if (op) {
+            ev(x, (struct vop){5, PNONE, 0, (u8)op}, d[h], a, b, 0, 0);
+        } else {
+            ev(x, MOVE, d[h], 0, c, 0, 0);
+            ev(x, FMA231, d[h], a, b, 0, 0);
+        }
         evi(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0, 3); /* vcmpph: unordered */
     }
     vex(x, P66, 0, 1, 0x98, 1, 0, n); /* kortestd */
@@ -172,14 +186,6 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
         ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
     land(x, none);
     bind_results(j, in, d);
-}
-
-/* AVX512-FP16. clang 14 has no name for it. */
-static bool has_fp16(void)
-{
-    unsigned a, b, c, d;
-
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
 static bool half_pairs(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -197,7 +203,8 @@ static bool half_pairs(struct jit *j, const struct sg_insn *in, u32 arg)
             narrow_pairs(j, d[h], 0, k, 1 + 2 * h + k);
         }
     }
-    finish_pairs(j, in, d);
+    canonical_pairs(j, d);
+    bind_results(j, in, d);
     return true;
 }
 
@@ -208,7 +215,7 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (in->imm)
         return false;
-    if ((arg & PAIR) && !x->avx2 && has_fp16()) {
+    if ((arg & PAIR) && j->fp16) {
         half_direct(j, in, arg & 255);
         return true;
     }
@@ -227,11 +234,27 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * fma of the halves in registers 1, 2 and 3, as f32, into 4: the product is exact in f32, and the sum is rounded to odd, using
- * the lost part (Knuth's two-sum), so that the rounding to half is the only one; as fma_f16_odd() of exec/ops/half.c. No step
- * overflows or involves a denormal. Register 6 is 0, 7 is 1; clobbers 5 and mask 7.
+ * fma of the halves in registers 1, 2 and 3, as f32, into 4: the sum is rounded to odd, so that the rounding to half is the
+ * only one; as fma_f16_odd() of exec/ops/half.c. No step overflows or involves a denormal. Rounded down and up, an inexact sum
+ * gives neighbours, of which one is odd; 0 is then rounded up, as to nearest. Clobbers mask 7. Register 7 is 1.
  */
 static void fma_odd(struct jit *j)
+{
+    static const struct vop FMA231 = {M38, P66, 0, 0xb8}, TESTM = {M38, P66, 0, 0x27};
+    struct buf *x = B(j);
+
+    ev(x, MOVE, 4, 0, 3, 0, 0);
+    ev(x, FMA231, 3, 1, 2, 0, EV_ROUND(1));
+    ev(x, FMA231, 4, 1, 2, 0, EV_ROUND(2));
+    ev(x, TESTM, 7, 3, 7, 0, 0);
+    ev(x, MOVE, 4, 0, 3, 7, 0);
+}
+
+/*
+ * The same without rounding in the instruction: the product is exact in f32, and the lost part of the sum tells how to round
+ * (Knuth's two-sum). Register 6 is 0, 7 is 1; clobbers 5 and mask 7.
+ */
+static void fma_odd_avx2(struct jit *j)
 {
     static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c},
                             MUL = {M0F, PNONE, 0, 0x59}, PADD = {M0F, P66, 0, 0xfe},
@@ -255,10 +278,15 @@ static void fma_odd(struct jit *j)
 static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
 {
     struct buf *x = B(j);
+    void (*const odd)(struct jit *) = x->avx2 ? fma_odd_avx2 : fma_odd;
     u32 r[2];
 
     if (in->imm)
         return false;
+    if (pair && j->fp16) {
+        half_direct(j, in, 0);
+        return true;
+    }
     ev(x, (struct vop){M0F, P66, 0, 0xef}, 6, 6, 6, 0, 0); /* 0 */
     sg_jit_broadcast(j, 7, 1);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
@@ -270,7 +298,7 @@ static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
             widen_pairs(j, 1, a, k);
             widen_pairs(j, 2, b, k);
             widen_pairs(j, 3, c, k);
-            fma_odd(j);
+            odd(j);
             narrow_pairs(j, d, 4, k, 1 + 2 * h + k);
         }
         if (pair)
@@ -278,12 +306,14 @@ static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
         widen(j, 1, a);
         widen(j, 2, b);
         widen(j, 3, c);
-        fma_odd(j);
+        odd(j);
         narrow(j, d, 4);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
-    if (pair)
-        finish_pairs(j, in, r);
+    if (pair) {
+        canonical_pairs(j, r);
+        bind_results(j, in, r);
+    }
     return true;
 }
 

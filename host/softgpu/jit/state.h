@@ -90,6 +90,7 @@ enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };
 struct jit {
     struct buf b;
     struct sg_code *code;
+    bool fp16; /* the processor has AVX512-FP16 */
     struct vregs v;
     u32 pinned; /* a bit per register: not to be replaced before sg_jv_unpin() */
     u32 used[V_COUNT], clock;

@@ -5,7 +5,7 @@
  * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it. With --edges, programs
  * whose accesses are at the ends of memory (edge.c).
  *
- * The instruction set is chosen by VGPU_SOFT_ISA (base, avx2, avx512), native code is off with VGPU_SOFT_JIT=0. Last line:
+ * The instruction set is chosen by VGPU_SOFT_ISA (base, avx2, avx512, avx512fp16), native code is off with VGPU_SOFT_JIT=0. Last line:
  * "ptxgen-ISA[-native]: N passed, M failed, 0 skipped".
  */
 #include "device.h"
@@ -193,6 +193,7 @@ int main(int argc, char **argv)
     u64 seed = 1, programs = 300;
     int passed = 0, failed = 0;
     bool single = false, show = false, edges = false;
+    const char *isa;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--programs") && i + 1 < argc) {
@@ -211,6 +212,9 @@ int main(int argc, char **argv)
     }
     if (single)
         programs = 1;
+    isa = getenv("VGPU_SOFT_ISA");
+    if (!isa || strcmp(isa, "avx512fp16") || strcmp(sg_op_isa(), "avx512"))
+        isa = sg_op_isa();
     sg_exec_set_threads(1);
     for (u64 i = 0; i < programs; i++) {
         if (edges ? run_edge(seed + i, failed < 2) : run_program(seed + i, failed < 5))
@@ -220,7 +224,7 @@ int main(int argc, char **argv)
         if (show)
             fputs(edges ? edge_text() : text, stdout);
     }
-    printf("ptxgen-%s%s%s: %d passed, %d failed, 0 skipped\n", edges ? "edges-" : "", sg_op_isa(),
+    printf("ptxgen-%s%s%s: %d passed, %d failed, 0 skipped\n", edges ? "edges-" : "", isa,
            sg_jit_available() ? "-native" : "", passed, failed);
     return failed ? 1 : 0;
 }

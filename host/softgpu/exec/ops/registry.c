@@ -65,7 +65,7 @@ static const char *best_isa(void)
     avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
 #ifdef SG_HAVE_AVX512
-    if (avx512 && (!env || !strcmp(env, "avx512")))
+    if (avx512 && (!env || !strncmp(env, "avx512", 6)))
         return "avx512";
 #endif
     (void)avx512;
