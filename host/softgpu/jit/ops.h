@@ -36,6 +36,17 @@ static inline void sg_jit_broadcast(struct jit *j, u32 v, u32 value)
    emitted, if that does not help. */
 bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in);
 
+/*
+ * True if the three instructions behind in, a load of two f32, convert them to a pair of halves, the first one the lower, and
+ * nothing else reads them or the single halves; in code for all lanes.
+ */
+bool sg_jit_halves_follow(const struct jit *j, const struct sg_insn *in);
+/* The pairs of such a load: its lanes in a row from [RAX + disp] on, to the registers d, a chunk each. Clobbers registers 0 to 3,
+   RAX, masks 1 to 6. */
+void sg_jit_halves_load(struct jit *j, const u32 *d, s32 disp);
+/* The same from chunks of f32: high halves, which get the pairs, and low ones. */
+void sg_jit_halves(struct jit *j, const u32 *high, const u32 *low);
+
 static inline void sg_jit_finish(struct jit *j, const struct sg_insn *in, u32 h, u32 hs, u32 rd)
 {
     sg_jv_kill(j, in, hs);

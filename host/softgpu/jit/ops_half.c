@@ -154,6 +154,45 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
     return true;
 }
 
+/* True if this instruction converts register `from`, whose value dies, to a half in register `to`. */
+static bool narrows(const struct jit *j, const struct sg_insn *in, u32 from, u32 to)
+{
+    const struct jop *o = sg_jit_find(in->fn, NULL);
+
+    return o && o->emit == e_narrow && !(o->arg & 1) && !(in->imm & ~(s64)SG_H_FTZ) && in->a == from &&
+           in->d == to && (j->kill[in - j->code->insns] & F_A);
+}
+
+bool sg_jit_halves_follow(const struct jit *j, const struct sg_insn *in)
+{
+    const u32 i = j->cur, low = in->d, high = in->b;
+    const struct sg_insn *x = in + 1, *pack = in + 3;
+
+    if (j->masked || j->ahead_of || (in->aux & SG_AUX_SPIN) || low == high || i + 3 >= j->code->ninsns ||
+        j->leader[i + 1] || j->leader[i + 2] || j->leader[i + 3] || (~j->kill[i + 3] & (F_A | F_B)) ||
+        pack->a == pack->b || x[0].d == x[1].a || pack->fn != sg_op_find("mov.pack.2x16"))
+        return false;
+    return (narrows(j, &x[0], low, pack->a) && narrows(j, &x[1], high, pack->b)) ||
+           (narrows(j, &x[0], high, pack->b) && narrows(j, &x[1], low, pack->a));
+}
+
+void sg_jit_halves_load(struct jit *j, const u32 *d, s32 disp)
+{
+    static const struct vop LOAD = {M0F, PF3, 1, 0x6f};
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        for (u32 k = 0; k < 2; k++) {
+            evm(B(j), LOAD, 0, 0, RAX, disp + (s32)(128 * h + 64 * k), 64, 0, 0);
+            narrow_pairs(j, d[h], 0, k, 1 + 2 * h + k);
+        }
+    canonical_pairs(j, d);
+}
+
+void sg_jit_halves(struct jit *j, const u32 *high, const u32 *low)
+{
+    narrow_chunks(j, high, low, high);
+}
+
 #define PAIR (1u << 16)
 
 /* Pairs, on processors with half-precision arithmetic: the same result, except for NaN, which is

@@ -76,13 +76,14 @@ struct group {
     s32 low, high; /* accessed range relative to the register's value */
     u32 align;
     u32 flag;                 /* index into native_ok: GROUP_* */
+    u32 row;                  /* bytes between lanes in GROUP_IN_ROW */
     u64 fetched;              /* prefetched so far: a bit per 64 bytes from `low` on */
     struct sg_window *window; /* of the first load; NULL: none */
 };
 
 /* What is known of a group, at run time: nothing, all may be loaded, and its lanes lie as in the
-   window of its first load. */
-enum { GROUP_UNCHECKED, GROUP_CHECKED, GROUP_MATCHES };
+   window of its first load, or in a row. */
+enum { GROUP_UNCHECKED, GROUP_CHECKED, GROUP_MATCHES, GROUP_IN_ROW };
 
 /* Version of the code, by running lanes: all, some, or only some of the lower 16. */
 enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };

@@ -6,6 +6,7 @@
 #include "jit/avx2/avx2.h"
 #include "jit/memory/affine.h"
 #include "jit/memory/sums.h"
+#include "jit/ops.h"
 
 #ifdef SG_JIT
 
@@ -13,6 +14,10 @@
 static const u32 every_second[2][16]
     __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
                                     {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
+
+/* What is compiled together with a load: nothing, the load of the following 16 bits, or the conversion of the two f32 that are
+   loaded to a pair of halves (sg_jit_halves_follow()), which goes to d[1]. */
+enum also { ALONE, TWO, HALVES };
 
 #define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
 
@@ -284,7 +289,8 @@ static void part(struct jit *j, u32 d[4][4], u32 h, u32 arg)
 }
 
 /* The result of a load, lane by lane. */
-static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4], bool two)
+static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4],
+                   enum also also)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15;
 
@@ -294,7 +300,7 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
     }
     for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
         gather32(j, d[0][h], ad, h, (s32)in->imm);
-        if (two)
+        if (also == TWO)
             part(j, d, h, arg);
         else
             sg_jit_cut(j, d[0][h], size, arg & SIGN);
@@ -302,6 +308,8 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
     for (u32 k = 0; k < n && n > 1; k += 2)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
+    if (also == HALVES)
+        sg_jit_halves(j, d[1], d[0]);
 }
 
 /* True unless an earlier load of the group has prefetched the lines of this one. */
@@ -317,26 +325,32 @@ static bool fetches(struct group *g, const struct sg_insn *in)
 
 /* RSI: the window, RAX: the address of lane 0. The result of a load by windows. */
 static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
-                       bool two, struct group *g)
+                       enum also also, struct group *g)
 {
     sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, fetches(g, in));
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
-        if (two)
+        if (also == TWO)
             part(j, d, h, arg);
         else
             sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
+    if (also == HALVES)
+        sg_jit_halves(j, d[1], d[0]);
 }
 
 /* RAX: the address of lane 0. The result of a load of a row. */
-static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4], bool two)
+static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4], enum also also)
 {
     const u32 n = arg >> 8 & 15;
 
+    if (also == HALVES) {
+        sg_jit_halves_load(j, d[1], (s32)in->imm);
+        return;
+    }
     row_load(j, d, n, (s32)in->imm);
-    for (u32 h = 0; h < sg_jit_n(j, false) && two; h++)
+    for (u32 h = 0; h < sg_jit_n(j, false) && also == TWO; h++)
         part(j, d, h, arg);
     if (n == 1)
-        prefetch(j, n, two ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
+        prefetch(j, n, also == TWO ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
 }
 
 /*
@@ -344,7 +358,7 @@ static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4]
  * Matching lanes have known distances, so only the address of lane 0 is compared with the allocation.
  */
 static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
-                          u32 d[4][4], bool two, struct group *g, bool fresh)
+                          u32 d[4][4], enum also also, struct group *g, bool fresh)
 {
     const u32 bytes = (arg & 15) * (arg >> 8 & 15);
     const struct check alone = {
@@ -362,7 +376,7 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     }
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
-    windows_to(j, s, in, arg, d, two, g);
+    windows_to(j, s, in, arg, d, also, g);
     end = jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
@@ -371,9 +385,9 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
 /* The path for lanes in a row. Returns the jump at its end. The first lane's address is checked,
    unless the group was checked before. */
 static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, u32 ad, u32 d[4][4],
-                       bool two, struct group *g, bool checked)
+                       enum also also, struct group *g, bool checked)
 {
-    const u32 n = arg >> 8 & 15, stride = two ? 4 : 4 * n;
+    const u32 n = arg >> 8 & 15, stride = also == TWO ? 4 : 4 * n;
     struct check k = {
         .idx = in->idx, .align = (arg & 15) * n, .low = in->imm, .high = in->imm + SG_LANES * stride};
 
@@ -386,16 +400,16 @@ static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, 
         }
         sg_jit_check_flat(j, s, &k, ad);
         if (g)
-            set_flag(j, g, GROUP_CHECKED);
+            set_flag(j, g, GROUP_IN_ROW);
     }
-    row_to(j, in, arg, d, two);
+    row_to(j, in, arg, d, also);
     return jmp(B(j));
 }
 
 /* True if there is a faster way for lanes in a row. */
-static bool lies_in_row(const struct jit *j, u32 arg, bool two)
+static bool lies_in_row(const struct jit *j, u32 arg, enum also also)
 {
-    return (two || ((arg & 15) == 4 && (arg >> 8 & 15) < 3)) && !j->masked;
+    return (also == TWO || ((arg & 15) == 4 && (arg >> 8 & 15) < 3)) && !j->masked;
 }
 
 /* Jumps unless w->lie of the load has this value (jit/memory/sums.h). */
@@ -411,7 +425,7 @@ static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
  * windows.
  */
 static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const struct sum *sum,
-                     const u32 ad[4], u32 d[4][4], bool two, struct group *g, bool fresh)
+                     const u32 ad[4], u32 d[4][4], enum also also, struct group *g, bool fresh)
 {
     const u32 bytes = (arg & 15) * (arg >> 8 & 15);
     const struct check one = {
@@ -434,7 +448,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
         sg_jit_sum_first(j, sum);
     if (fresh)
         set_flag(j, g, GROUP_CHECKED);
-    windows_to(j, s, in, arg, d, two, g);
+    windows_to(j, s, in, arg, d, also, g);
     end[0] = jmp(B(j));
     land(B(j), other);
     if (s->window->row) {
@@ -447,7 +461,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
             sg_jit_sum_first(j, sum);
         if (fresh)
             set_flag(j, g, GROUP_CHECKED);
-        row_to(j, in, arg, d, two);
+        row_to(j, in, arg, d, also);
         end[1] = jmp(B(j));
         land(B(j), other);
     }
@@ -459,7 +473,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
         check_group(j, s, in, g, ad);
     else if (!g)
         sg_jit_check_global(j, s, &one, ad);
-    gather(j, in, arg, ad, d, two);
+    gather(j, in, arg, ad, d, also);
     for (u32 i = 0; i < 2; i++)
         if (end[i])
             land(B(j), end[i]);
@@ -467,16 +481,22 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
 
 /* A load from addresses in the registers ad. */
 static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
-                       u32 d[4][4], bool two, struct group *g, bool fresh)
+                       u32 d[4][4], enum also also, struct group *g, bool fresh)
 {
-    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, stride = two ? 4 : bytes;
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, stride = also == TWO ? 4 : bytes;
     const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
-    const bool row = lies_in_row(j, arg, two);
-    size_t others = 0, end = 0, end_window = 0;
+    const bool row = lies_in_row(j, arg, also);
+    size_t others = 0, end = 0, end_window = 0, known = 0;
     bool checked = g && !fresh;
 
+    if (fresh)
+        g->row = row ? stride : 0;
+    else if (row && g && g->row == stride) {
+        cmp_flag(j, g, GROUP_IN_ROW);
+        known = jcc(B(j), JE);
+    }
     if (s->window)
-        end_window = window_load(j, s, in, arg, ad, d, two, g, fresh);
+        end_window = window_load(j, s, in, arg, ad, d, also, g, fresh);
     /* Lanes in a row are all as aligned as the first, but for less than a group may ask. */
     if (fresh && !(row && stride >= g->align)) {
         check_group(j, s, in, g, ad);
@@ -484,7 +504,9 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
     }
     if (row) {
         others = sg_jit_row_test(j, ad, n);
-        end = load_row(j, s, in, arg, ad[0], d, two, g, checked);
+        if (known)
+            land(B(j), known);
+        end = load_row(j, s, in, arg, ad[0], d, also, g, checked);
         land(B(j), others);
         if (fresh && !checked)
             check_group(j, s, in, g, ad);
@@ -493,7 +515,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
         sg_jit_window_known(j, s, s->window);
     if (!g)
         sg_jit_check_global(j, s, &k, ad);
-    gather(j, in, arg, ad, d, two);
+    gather(j, in, arg, ad, d, also);
     if (row)
         land(B(j), end);
     if (s->window)
@@ -503,8 +525,10 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
 bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
-    const bool two = pair(j, in, arg);
-    const u32 stride = two ? 4 : bytes; /* of lanes in a row */
+    const enum also also = pair(j, in, arg)                                  ? TWO
+                           : arg == MEM(4, 2) && sg_jit_halves_follow(j, in) ? HALVES
+                                                                             : ALONE;
+    const u32 stride = also == TWO ? 4 : bytes; /* of lanes in a row */
     const struct sum *sum;
     struct group *g;
     struct stub *s;
@@ -521,15 +545,16 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     s = sg_jit_stub(j);
     if (!s)
         return true; /* no memory: failed is set */
-    s->n = two ? 2 : 1;
-    s->window = size <= 4 ? sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, two) ? stride : 0) : NULL;
+    s->n = also == TWO ? 2 : also == HALVES ? 4 : 1;
+    s->window =
+        size <= 4 ? sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, also) ? stride : 0) : NULL;
     sum = s->window && j->nsites + 1 < SG_NATIVE_SITES ? sg_jit_sum(j, in->a) : NULL;
     if (sum)
         copy = *sum;
     for (u32 h = 0; h < sg_jit_n(j, true); h++)
         ad[h] = sum ? sg_jv_new(j) : sg_jv_get(j, in->a, h);
     /* before the paths split: this may write registers back */
-    for (u32 i = 0; i < (two ? 2 : n); i++)
+    for (u32 i = 0; i < (also == TWO ? 2 : n); i++)
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
@@ -540,11 +565,11 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
         s->window->site = ++j->nsites;
         if (j->affine)
             sg_jit_affine_site(j, &copy, s->window);
-        load_sum(j, s, in, arg, &copy, ad, d, two, g, fresh);
+        load_sum(j, s, in, arg, &copy, ad, d, also, g, fresh);
     } else {
-        load_lanes(j, s, in, arg, ad, d, two, g, fresh);
+        load_lanes(j, s, in, arg, ad, d, also, g, fresh);
     }
-    if (two) {
+    if (also == TWO) {
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, in->d, h, d[0][h]);
         j->skip = 1;
@@ -556,9 +581,16 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
         &(struct sg_insn){
             .a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST, .c = SG_OPND_CONST, .e = SG_OPND_CONST},
         15);
-    for (u32 i = 0; i < n; i++)
+    if (also == HALVES) {
+        sg_jv_lose(j, in->b);
+        for (u32 k = 0; k < 3; k++) /* values that nothing else reads */
+            sg_jv_lose(j, in[k].d);
+        j->skip = 3;
+        j->cur += 3;
+    }
+    for (u32 i = 0; i < (also == HALVES ? 1 : n); i++)
         for (u32 h = 0; h < chunks; h++)
-            sg_jv_bind(j, dest(in, i), h, d[two ? 1 : i][h]);
+            sg_jv_bind(j, also == HALVES ? in[3].d : dest(in, i), h, d[also == ALONE ? i : 1][h]);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;
