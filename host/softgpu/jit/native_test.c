@@ -239,6 +239,13 @@ static const struct {
     {"fma.f16", "fma.rn.f16 %h, %h, %h, %h; cvt.u32.u16 %d0, %h;"},
     {"add.f16x2",
      "add.f16x2 %d0, %x0, %x1; sub.f16x2 %d1, %x2, %x3; mul.f16x2 %d2, %x4, %x5; mul.f16x2 %d3, %x6, %d0;"},
+    /* a product that is added: read by nothing else, read again, added to itself */
+    {"add.f16x2",
+     "mul.f16x2 %x9, %x0, %x1; add.f16x2 %d0, %x9, %x2; mul.f16x2 %x0, %x3, %x4; add.f16x2 %d1, %x5, %x0;"
+     "mul.f16x2 %d2, %x6, %x7; add.f16x2 %d2, %d2, %x6;"},
+    {"mul.f16x2",
+     "mul.f16x2 %d0, %x0, %x1; add.f16x2 %d1, %d0, %x2; mul.f16x2 %d2, %x3, %x4; add.f16x2 %d2, %d2, %d2;"
+     "mul.f16x2 %x5, %x6, %x7; add.f16x2 %x7, %x6, %x8; add.f16x2 %d3, %x5, %x7;"},
     {"max.f32",
      "max.f32 %d0, %x0, %x1; min.f32 %d1, %x1, %x2; max.ftz.f32 %d2, %x2, %x3; min.ftz.f32 %d3, %x4, %x5;"},
     {"max.f32",

@@ -227,10 +227,63 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
     bind_results(j, in, d);
 }
 
+static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg);
+
+/* True if the next instruction adds the product of in, which nothing else reads. */
+static bool added_next(const struct jit *j, const struct sg_insn *in)
+{
+    const u32 i = j->cur + 1;
+    const struct sg_insn *x = in + 1;
+    const struct jop *o;
+
+    if (i >= j->code->ninsns || j->leader[i] || x->a == x->b || x->imm)
+        return false;
+    o = sg_jit_find(x->fn, NULL);
+    return o && o->emit == e_half && o->arg == (ARG(M0F, PNONE, 0, 0x58) | PAIR) &&
+           ((x->a == in->d && (j->kill[i] & F_A)) || (x->b == in->d && (j->kill[i] & F_B)));
+}
+
+/*
+ * mul and the add that follows: the product is rounded where it is. Its NaN, which is not made canonical, makes a NaN of the
+ * sum.
+ */
+static bool mul_add(struct jit *j, const struct sg_insn *in)
+{
+    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, MUL = {M0F, PNONE, 0, 0x59};
+    const u32 n = sg_jit_n(j, false), other = in[1].a == in->d ? in[1].b : in[1].a;
+    struct buf *x = B(j);
+    u32 d[2];
+
+    for (u32 h = 0; h < n; h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, other, h);
+
+        d[h] = sg_jv_new(j);
+        for (u32 k = 0; k < 2; k++) {
+            widen_pairs(j, 0, a, k);
+            widen_pairs(j, 1, b, k);
+            ev(x, MUL, 0, 0, 1, 0, 0);
+            widen_pairs(j, 1, c, k);
+            evi(x, CVTPS2PH, 0, 0, 0, 0, 0, 0);
+            ev(x, CVTPH2PS, 0, 0, 0, 0, 0);
+            ev(x, ADD, 0, 0, 1, 0, 0);
+            narrow_pairs(j, d[h], 0, k, 1 + 2 * h + k);
+        }
+    }
+    canonical_pairs(j, d);
+    sg_jv_kill(j, in, (1u << n) - 1);
+    sg_jv_lose(j, in->d);
+    j->skip = 1;
+    j->cur++;
+    bind_results(j, in + 1, d);
+    return true;
+}
+
 static bool half_pairs(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     u32 d[2];
 
+    if (arg == (ARG(M0F, PNONE, 0, 0x59) | PAIR) && added_next(j, in))
+        return mul_add(j, in);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
 
