@@ -25,6 +25,8 @@ static const char text[] =
 #define CONVERT(d) "cvt.rn.f16.f32 %h1, %f1; cvt.rn.f16.f32 %h0, %f0; mov.b32 " d ", {%h0, %h1};\n"
 
 static const char *const bodies[] = {
+    LOAD("0")
+        CONVERT("%d0") "ld.global.u32 %d1, [%p0+256]; ld.global.u32 %d2, [%p0+4];\n", /* in a row, and not */
     LOAD("0") CONVERT("%d0"),
     LOAD("0") "cvt.rn.f16.f32 %h0, %f0; cvt.rn.f16.f32 %h1, %f1; mov.b32 %d0, {%h0, %h1};\n",
     LOAD("0") CONVERT("%d0") LOAD("256") CONVERT("%d1") LOAD("512") CONVERT("%d2") LOAD("8") CONVERT("%d3"),
