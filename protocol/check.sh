@@ -17,6 +17,14 @@ same=0
 for f in "$O/fresh"/vgp_*; do cmp "$f" "$generated/$(basename "$f")" || same=1; done
 ok "what was compiled is what the description gives" $same
 
+# A program that asks cuGetProcAddress for the per-thread variant of any call gets it.
+sed -n 's/^    \(cu[A-Za-z0-9_]*_\(ptsz\|ptds\)\);$/\1/p' "$generated/vgp_exports.map" | sort -u >"$O/variants.exported"
+sed -n 's/.*(void \*)\(cu[A-Za-z0-9_]*_\(ptsz\|ptds\)\), .*/\1/p' "$generated/vgp_procaddr.c" | sort -u >"$O/variants.found"
+missing=$(comm -3 "$O/variants.exported" "$O/variants.found" | tr '\n' ' ')
+[ -z "$missing" ] || echo "not found by cuGetProcAddress: $missing"
+[ -z "$missing" ] && [ "$(wc -l <"$O/variants.found")" -gt 100 ]
+ok "all $(wc -l <"$O/variants.exported") per-thread variants are found by cuGetProcAddress" $?
+
 # What is written by hand does not come back: raise the numbers when more is generated.
 "$PYTHON" "$here/gen/share.py" 167 363 465 "$here/../host/softgpu/api/entries.def"
 ok "the share of generated handlers and entry points has not fallen" $?
@@ -91,7 +99,8 @@ rm -rf "$O/form" && mkdir -p "$O/form/docs" &&
     ${CC:-cc} -O1 -g -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror \
         -fsanitize=address,undefined -fno-sanitize-recover=undefined -D__CUDA_API_VERSION_INTERNAL \
         -I"$O/form" -I"$here" -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
-        "$here/vgp_roundtrip_test.c" "$O/form/vgp_guest.c" "$O/form/vgp_worker.c" "$O/form/vgp_names.c" &&
+        "$here/vgp_roundtrip_test.c" "$O/form/vgp_guest.c" "$O/form/vgp_worker.c" "$O/form/vgp_names.c" \
+        "$O/form/vgp_facts.c" "$O/form/vgp_fields.c" &&
     "$O/form/roundtrip" >"$O/form/log" 2>&1
 r=$?
 tail -n 2 "$O/form/log"

@@ -7,7 +7,11 @@
  * rounds); T4 every shorter record is refused; T5 every word of the arguments corrupted in turn:
  * no crash (ASan, UBSan), and padding that is not zero is refused; T6 no reply is larger than its
  * slot, no record larger than VGP_RECORD_MAX; T7 an array, text or bytes of the greatest length is taken, and
- * one element more is refused, although the record has room for it.
+ * one element more is refused, although the record has room for it; T8 after each call, in either way of its end, as many
+ * handles are named, given back and kept as the description says, on both sides; T9 what the description says of a
+ * call and of its fields stands in the tables that worker, library and replay read; T10 a
+ * reply with one element more than an array, text or bytes may have is refused, and an image in the record that is not
+ * as large as the record says. Ordinals of devices are other numbers on the wire, one for each direction.
  * The cases themselves are made from the description for each run (gen/templates/roundtrip.py).
  */
 #include <stdarg.h>
@@ -16,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgp_facts.h"
+#include "vgp_fields.h"
 #include "vgp_guest.h"
 #include "vgp_worker.h"
 
@@ -38,6 +44,13 @@ static void rnd_bytes(void *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         ((uint8_t *)p)[i] = (uint8_t)rnd();
+}
+
+/* Types of location: that of a device, or none. */
+static __attribute__((unused)) void rnd_kinds(void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((uint32_t *)p)[i] = (uint32_t)(rnd() % 2);
 }
 
 /* A string of n bytes with its NUL, no NUL inside. */
@@ -72,10 +85,17 @@ static void touch(const void *p, size_t n)
         sink ^= ((const uint8_t *)p)[i];
 }
 
+/* Handles in a call: `minted` and `dropped` by the library, the others by the worker. */
+struct vgp_handles {
+    unsigned minted, dropped, named, unnamed, parents;
+};
+static struct vgp_handles handles;
+
 /* What the far side saw, for the cases to compare. */
 static struct {
     unsigned calls;
     CUresult result;
+    struct vgp_handles handles;
     uint8_t args[ARGS_MAX] __attribute__((aligned(16)));
     uint32_t args_size;
     uint8_t reply[VGP_REPLY_SLOT_SIZE] __attribute__((aligned(16)));
@@ -181,6 +201,7 @@ CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle
 
 void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
 {
+    handles.named++;
     (void)c;
     (void)handle;
     (void)type;
@@ -189,6 +210,7 @@ void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type ty
 
 void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent)
 {
+    handles.parents++;
     (void)c;
     (void)handle;
     (void)parent;
@@ -196,6 +218,7 @@ void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent)
 
 void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
 {
+    handles.unnamed++;
     (void)c;
     (void)handle;
     (void)type;
@@ -337,6 +360,7 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
     (void)s;
     seen.calls++;
     seen.result = dispatch(case_call, seen.args, seen.args_size, &now);
+    seen.handles = handles;
     CHECK(!now.malformed || case_picky, now.malformed_text);
     CHECK(now.reply_size <= sizeof(now.reply), "T6: reply fits its slot");
     memcpy(seen.reply, now.reply, now.reply_size);
@@ -350,11 +374,20 @@ CUresult vgp_submit_async(struct vgp_submit *s)
     return seen.result; /* so that the case can compare it like any other */
 }
 
+/* T10: a count of the next reply, which then has all of its slot; value 0: none. */
+static struct {
+    uint32_t at, value;
+} wrong_count;
+
 CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)
 {
     (void)s;
     *payload = seen.reply;
     *size = seen.reply_size;
+    if (wrong_count.value != 0 && seen.reply_size != 0) {
+        memcpy(seen.reply + wrong_count.at, &wrong_count.value, 4);
+        *size = VGP_REPLY_SLOT_SIZE - sizeof(struct vgp_reply);
+    }
     return seen.result;
 }
 
@@ -371,19 +404,20 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
     return CUDA_SUCCESS;
 }
 
-/* The description's ordinals are compared as they are. */
+/* Another number on the wire for each ordinal, in each direction. */
 int32_t vgp_device_sent(int32_t device)
 {
-    return device;
+    return device ^ 0x5a;
 }
 
 int32_t vgp_device_got(int32_t device)
 {
-    return device;
+    return device ^ 0x3c00;
 }
 
 uint64_t vgp_handle_mint(enum vgp_handle_type type)
 {
+    handles.minted++;
     return VGP_HANDLE(type, 7, 3);
 }
 
@@ -395,9 +429,68 @@ bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type)
 void vgp_handle_drop(uint64_t handle)
 {
     (void)handle;
+    handles.dropped++;
 }
 
 /* ---- the cases ---- */
+
+/* T8. `worker`: the generated handler names and ends the call's objects. */
+static void check_handles(CUresult r, struct vgp_handles want, bool worker)
+{
+    CHECK(handles.minted == want.minted, "T8: a handle for each new object");
+    CHECK(handles.dropped == (r == CUDA_SUCCESS ? want.unnamed : want.minted), "T8: handles that are given back");
+    if (!worker || r != CUDA_SUCCESS)
+        return;
+    CHECK(seen.handles.named == want.named, "T8: new objects that the worker knows");
+    CHECK(seen.handles.unnamed == want.unnamed, "T8: objects that the worker forgets");
+    CHECK(seen.handles.parents == want.parents, "T8: objects that end with another");
+}
+
+/* T10, after the call with a wrong count. */
+static void check_refused(CUresult r)
+{
+    CHECK(seen.reply_size == 0 || r == CUDA_ERROR_UNKNOWN, "T10: a reply beyond a maximum");
+    memset(&wrong_count, 0, sizeof(wrong_count));
+}
+
+/* T10: the size of an image, which is in the record, is another by one. */
+static void check_image_size(uint32_t size_at)
+{
+    static uint8_t record[ARGS_MAX] __attribute__((aligned(16)));
+    static struct wrk_call c;
+    uint64_t size;
+
+    for (int off = -1; off <= 1; off += 2) {
+        memcpy(record, seen.args, seen.args_size);
+        memcpy(&size, record + size_at, 8);
+        size += (uint64_t)off;
+        memcpy(record + size_at, &size, 8);
+        dispatch(case_call, record, seen.args_size, &c);
+        CHECK(c.malformed, "T10: the size of an image");
+    }
+}
+
+static void check_flags(uint32_t flags)
+{
+    const uint32_t told = VGP_F_CONTEXT | VGP_F_WAIT | VGP_F_FILLS;
+
+    CHECK((vgp_dispatch_row(case_call)->flags & told) == flags, "T9: flags of the call");
+}
+
+static void check_meaning(bool out, const char *name, unsigned meaning)
+{
+    const struct vgp_call_fields *f = vgp_fields_of(case_call);
+    const struct vgp_field *list = f == NULL ? NULL : out ? f->out : f->in;
+    const uint32_t n = f == NULL ? 0 : out ? f->out_count : f->in_count;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(list[i].name, name) == 0) {
+            CHECK(list[i].meaning == meaning, name);
+            return;
+        }
+    }
+    CHECK(false, name);
+}
 
 static bool first_round;
 
@@ -408,6 +501,7 @@ static void begin_case(const char *name, uint16_t call)
     case_ok = true;
     case_picky = case_waits = false;
     memset(&seen, 0, offsetof(__typeof__(seen), args));
+    memset(&handles, 0, sizeof(handles));
 }
 
 /* T1, T4, T5 on the record that the case has just sent. */

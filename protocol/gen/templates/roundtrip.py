@@ -3,10 +3,20 @@
 them with the worker's decoder, compares, and sends random results back the same way."""
 import re
 
+from facts import IN_A_STREAM
 from parse import split_cparams
 from templates.common import BANNER, HANDLES, SCALARS, elem_ctype, enc_params
+from templates.guest import LOCATION_ID
 from templates.provider import names
 from templates.worker import custom_proto
+
+
+LOCATION_KIND = (LOCATION_ID[0], 'type')
+
+
+def kinds(c):
+    """Parameters that say whether another is an ordinal: half of their values do."""
+    return {p.attrs['device'] for p in c.params if p.attrs.get('device', True) is not True}
 
 
 def fill_in(c, d):
@@ -32,7 +42,7 @@ def fill_in(c, d):
                 args.append(f'{cast}out_{p.name}')
                 args.append(f'{"" if p.type == "str" else "&"}out_{p.name}_len')
         elif p.type in SCALARS:
-            o.append(f'    {SCALARS[p.type][1]} in_{p.name} = ({SCALARS[p.type][1]})rnd();')
+            o.append(f'    {SCALARS[p.type][1]} in_{p.name} = ({SCALARS[p.type][1]}){"rnd() % 2" if p.name in kinds(c) else "rnd()"};')
             args.append(f'({p.ctype})in_{p.name}')
         elif p.type == 'handle':
             if p.dir == 'new' and p.ctype.endswith('*'):
@@ -48,7 +58,7 @@ def fill_in(c, d):
             o.append(f'    {t} in_{p.name};')
             o.append(f'    memset(&in_{p.name}, 0, sizeof(in_{p.name}));')
             for _, n, ct in d.structs[p.sub].fields:
-                o.append(f'    in_{p.name}.{n} = ({ct})(rnd() & 0x7fff);')
+                o.append(f'    in_{p.name}.{n} = ({ct})(rnd() & {1 if (p.sub, n) == LOCATION_KIND else "0x7fff"});')
             args.append(f'in_{p.name}' if 'value' in p.attrs else f'&in_{p.name}')
         else:
             el = 'uint8_t' if p.type == 'blob' else elem_ctype(p)
@@ -61,12 +71,67 @@ def fill_in(c, d):
                 o.append(f'    rnd_text(in_{p.name}, in_{p.name}_len);')
             else:
                 o.append(f'    rnd_bytes(in_{p.name}, (size_t)in_{p.name}_len * {p.elem});')
+            if p.name in kinds(c):
+                o.append(f'    rnd_kinds(in_{p.name}, in_{p.name}_len);')
             # Arrays of handles and of structs: the test's structs are laid out as on the wire.
             cast = f'({p.ctype})' if p.type == 'array' and ':' in p.sub else ''
             args.append(f'{cast}in_{p.name}')
             if p.type != 'str':
                 args.append(f'in_{p.name}_len')
     return o, args
+
+
+def ordinal(p, verb, value, kind):
+    """An ordinal of p on the other side; kind: its type of location there, of a field with a parameter that says it."""
+    return f'vgp_device_{verb}({value})' if p.attrs['device'] is True else f'vgp_location_{verb}((uint32_t){kind}, {value})'
+
+
+def compare_ordinals(p):
+    kind = p.attrs['device']
+    of = 0 if kind is True else f'i < in_{kind}_len ? in_{kind}[i] : 0'
+    return [f'    for (uint32_t i = 0; i < in_{p.name}_len; i++)',
+            f'        CHECK(((const int32_t *)v)[i] == {ordinal(p, "sent", f"in_{p.name}[i]", f"({of})")}, "{p.name}: ordinals");']
+
+
+def compare_ordinals_out(p):
+    """Of an array of results: as the worker has written them, translated."""
+    kind = p.attrs['device']
+    of = 0 if kind is True else f'i < out_{kind}_len ? out_{kind}[i] : 0'
+    return [f'    for (uint32_t i = 0; i < ret->{p.name}_len && out_{p.name}_len == ret->{p.name}_len; i++)',
+            f'        CHECK(out_{p.name}[i] == {ordinal(p, "got", f"((const int32_t *)w)[i]", f"({of})")}, "{p.name}: ordinals");']
+
+
+def handles(c):
+    """T8: the handles of a call by the directions of its parameters; a parent is one for each new object."""
+    new = [p for p in c.params if p.dir == 'new']
+    parents = sum(1 if p.dir == 'new' else len(new) for p in c.params if 'parent' in p.attrs)
+    want = (sum(p.ctype.endswith('*') for p in new), len(new), sum(p.dir == 'del' for p in c.params), parents)
+    said = any(f in s.text for s in c.work for f in ('wrk_handle_put', 'wrk_handle_drop', 'wrk_handle_parent'))
+    known = c.worker in ('forward', 'steps') and not c.long and not said
+    return (f'    check_handles(r, (struct vgp_handles){{.minted = {want[0]}, .named = {want[1]}, .unnamed = {want[2]}, '
+            f'.parents = {want[3]}}}, {"true" if known else "false"});')
+
+
+def meaning(p):
+    """T9: what a replay is told of a field."""
+    number = p.type == 'handle' or p.sub.startswith('handle:')
+    if {'made', 'varies'} <= p.attrs.keys():
+        return 'OBJECTS'
+    if number or 'made' in p.attrs and 'addr' not in p.attrs and 'words' not in p.attrs:
+        return 'HANDLE'
+    said = [a for a in ('addr', 'words', 'varies', 'opaque') if a in p.attrs]
+    return said[0].upper() if said else 'ADDR' if p.ctype.startswith('CUdeviceptr') else 'PLAIN'
+
+
+def tables(c):
+    o = ['    check_flags(' + (' | '.join(f for f, yes in (
+        ('VGP_F_CONTEXT', not c.noctx), ('VGP_F_WAIT', c.cls in ('wait', 'flex')),
+        ('VGP_F_FILLS', c.effect in IN_A_STREAM)) if yes) or '0') + ');']
+    o += [f'    check_meaning({"true" if p.dir == "out" else "false"}, "{p.name}", VGP_MEANS_{meaning(p)});' for p in c.params]
+    recorded = [p for p in c.params if 'records' in p.attrs]
+    o.append(f'    CHECK(((vgp_facts(case_call) & VGP_FACT_RECORDS) != 0) == {"true" if recorded else "false"}, "T9: records an event");')
+    return o + [f'    CHECK(vgp_place_get(vgp_call_facts(case_call)->records, seen.args, NULL) == a->{p.name}, "T9: the event");'
+                for p in recorded]
 
 
 def compare(c, d):
@@ -78,7 +143,10 @@ def compare(c, d):
     for p in c.params:
         if p.dir == 'out':
             continue
-        if p.type in SCALARS:
+        if 'device' in p.attrs and p.type in SCALARS:
+            kind = p.attrs['device']
+            o.append(f'    CHECK(a->{p.name} == {ordinal(p, "sent", f"in_{p.name}", f"in_{kind}")}, "{p.name}: the ordinal");')
+        elif p.type in SCALARS:
             o.append(f'    CHECK(memcmp(&a->{p.name}, &in_{p.name}, sizeof(a->{p.name})) == 0, '
                      f'"{p.name}");')
         elif p.type == 'handle':
@@ -87,15 +155,20 @@ def compare(c, d):
             o.append(f'    CHECK({ok}a->{p.name} == (uint64_t)(uintptr_t)in_{p.name}, "{p.name}");')
         elif p.type == 'struct':
             for _, n, ct in d.structs[p.sub].fields:
-                o.append(f'    CHECK((uint64_t)a->{p.name}.{n} == (uint64_t)in_{p.name}.{n}, '
-                         f'"{p.name}.{n}");')
+                want = f'in_{p.name}.{n}'
+                if (p.sub, n) == LOCATION_ID:
+                    want = f'vgp_location_sent((uint32_t)in_{p.name}.type, {want})'
+                o.append(f'    CHECK((uint64_t)a->{p.name}.{n} == (uint64_t){want}, "{p.name}.{n}");')
         else:
             o.append(f'    CHECK(a->{p.name}_len == in_{p.name}_len, "{p.name}_len");')
     if c.var_in:
         o.append(f'    const uint8_t *v = seen.args + {c.args.size};')
     for p in c.var_in:
         n = f'(size_t)in_{p.name}_len * {p.elem}'
-        o.append(f'    CHECK(memcmp(v, in_{p.name}, {n}) == 0, "{p.name} bytes");')
+        if 'device' in p.attrs:
+            o += compare_ordinals(p)
+        else:
+            o.append(f'    CHECK(memcmp(v, in_{p.name}, {n}) == 0, "{p.name} bytes");')
         o.append(f'    v += ({n} + 7) & ~(size_t)7;')
     return o
 
@@ -113,17 +186,25 @@ def compare_out(c, d):
         if p.type == 'struct':
             o.append('    if (seen.result == CUDA_SUCCESS) {')
             for _, n, ct in d.structs[p.sub].fields:
-                o.append(f'        CHECK(out_{p.name}.{n} == ({ct})ret->{p.name}.{n}, '
-                         f'"{p.name}.{n}");')
+                want = f'ret->{p.name}.{n}'
+                if (p.sub, n) == LOCATION_ID:
+                    want = f'vgp_location_got(ret->{p.name}.type, {want})'
+                o.append(f'        CHECK(out_{p.name}.{n} == ({ct}){want}, "{p.name}.{n}");')
             o.append('    }')
         elif p.type in SCALARS:
             t = p.ctype.rstrip('*').strip()
-            o += [f'    if (seen.result == CUDA_SUCCESS) {{', f'        {t} want = ({t})ret->{p.name};',
+            value = f'ret->{p.name}'
+            if 'device' in p.attrs:
+                value = ordinal(p, 'got', value, f'ret->{p.attrs["device"]}')
+            o += [f'    if (seen.result == CUDA_SUCCESS) {{', f'        {t} want = ({t}){value};',
                   f'        CHECK(memcmp(&out_{p.name}, &want, sizeof(want)) == 0, "{p.name}");',
                   '    }']
         else:
             n = f'(size_t)ret->{p.name}_len * {p.elem}'
-            if p.type == 'str':
+            if 'device' in p.attrs:
+                o.append(f'    CHECK(out_{p.name}_len == ret->{p.name}_len, "{p.name}_len");')
+                o += compare_ordinals_out(p)
+            elif p.type == 'str':
                 o.append(f'    CHECK(strncmp(out_{p.name}, (const char *)w, ret->{p.name}_len) == 0, '
                          f'"{p.name}");')
             else:
@@ -154,11 +235,17 @@ def case(c, d):
     o.append(f'    CUresult r = vgp_call_{c.name}({", ".join(args)});')
     o.append('    CHECK(seen.calls == 1, "dispatched once");')
     o.append('    CHECK(r == seen.result, "result");')
+    o.append(handles(c))
     o += compare(c, d)
+    o += tables(c)
     o += limits(c)
+    o += [f'    check_image_size(offsetof(struct vgp_args_{c.name}, {p.name}_size));' for p in c.var_in if p.type == 'blob']
     if c.worker == 'steps' and c.ret.size:  # refused by a step: no results
         o += ['    if (seen.reply_size == 0) {', '        end_case();', '        return;', '    }']
     o += compare_out(c, d)
+    for p in c.var_out:
+        o += [f'    wrong_count.at = offsetof(struct vgp_ret_{c.name}, {p.name}_len);', f'    wrong_count.value = {p.max + 1};',
+              f'    check_refused(vgp_call_{c.name}({", ".join(args)}));']
     return o + ['    end_case();', '}', '']
 
 
@@ -172,6 +259,11 @@ def fake_custom(c):
         o.append(f'    touch({p.name}, {n});')
     if c.ret.size:
         o.append('    rnd_bytes(r, sizeof(*r));')
+    for p in c.params:
+        if p.dir == 'out' and p.type == 'struct' and p.sub == LOCATION_KIND[0]:
+            o.append(f'    r->{p.name}.{LOCATION_KIND[1]} &= 1;')
+        elif p.dir == 'out' and p.name in kinds(c) and p not in c.var_out:
+            o.append(f'    r->{p.name} &= 1;')
     for p in c.var_out:
         o.append(f'    r->{p.name}_len = pick_len({p.max});')
         if p.type == 'str':
@@ -179,6 +271,8 @@ def fake_custom(c):
                   f'    rnd_text(o->{p.name}, r->{p.name}_len);']
         else:
             o.append(f'    rnd_bytes(o->{p.name}, (size_t)r->{p.name}_len * {p.elem});')
+        if p.name in kinds(c):
+            o.append(f'    rnd_kinds(o->{p.name}, r->{p.name}_len);')
     if c.ret.size:
         for f in c.ret.fields:
             if f.name.startswith('pad'):
