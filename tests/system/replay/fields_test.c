@@ -2,8 +2,10 @@
 /*
  * Replies that differ in one field, for every field of every call with results. Plain fields are
  * reported by name, fields that may differ are counted, and the first difference of a handle or
- * address is its translation from then on.
+ * address is its translation from then on. Memory that a call tells of is known from its first to its last byte. Floats
+ * are compared by a tolerance.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,6 +289,74 @@ static void test_whole(void)
     result("results, short replies, all fields", wrong, tried);
 }
 
+static void put(struct vgp_place at, uint8_t *fixed, struct reply *r, uint64_t value)
+{
+    memcpy((at.where == 1 ? fixed : r->bytes) + at.offset, &value, at.size);
+}
+
+/* Of each call that tells of memory: both ends of it, wherever its length stands and in however many factors. */
+static void test_ranges(void)
+{
+    const uint64_t from = UINT64_C(0x7f0000000000), to = UINT64_C(0x7e1234560000), factor[2] = {0x300, 0x70};
+    unsigned wrong = 0, tried = 0;
+
+    for (unsigned i = 0; i < ncalls; i++) {
+        const struct vgp_call_facts *f = vgp_call_facts(calls[i]->number);
+        uint64_t length = 1;
+        bool first, last, behind;
+
+        if (f == NULL || f->range.where == 0)
+            continue;
+        begin();
+        fill(calls[i], &a);
+        put(f->range, NULL, &a, from);
+        for (unsigned k = 0; k < 2 && f->range_length[k].where != 0; k++) {
+            put(f->range_length[k], run->open[0].fixed, &a, factor[k]);
+            length *= factor[k];
+        }
+        b = a;
+        put(f->range, NULL, &b, to);
+        compare(calls[i]->number, &a, &b, CUDA_SUCCESS, CUDA_SUCCESS);
+        wrong += run->totals.different != 0 || replay_map_address(&run->map, from, &first) != to ||
+                 replay_map_address(&run->map, from + length - 1, &last) != to + length - 1;
+        /* One behind the last byte is an address that programs keep as well. */
+        replay_map_address(&run->map, from + length + 1, &behind);
+        wrong += !first || !last || behind;
+        tried += 2;
+        end();
+    }
+    result("memory that calls tell of", wrong, tried);
+}
+
+/* What counts as equal by a tolerance: neither a number for none, nor a finite one for an infinite one. */
+static void test_tolerance(void)
+{
+    static const struct {
+        double tolerance, recorded, here;
+        bool same;
+    } rows[] = {{0, 1, 1.0001, false},        {1e-3, 1000, 1000.9, true},     {1e-3, 1000, 1001.1, false},
+                {1e-3, -1, 1, false},         {1e-3, NAN, 1, false},          {1e-3, 1, NAN, false},
+                {1e-3, NAN, -NAN, true},      {1e-3, 1, INFINITY, false},     {1e-3, INFINITY, 1, false},
+                {1e-3, INFINITY, -INFINITY, false}, {1e-3, INFINITY, NAN, false}, {1e-3, 0, 1e-30, false}};
+    const unsigned n = sizeof(rows) / sizeof(rows[0]);
+    unsigned wrong = 0;
+
+    for (unsigned i = 0; i < 2 * n; i++) {
+        const double d[2] = {rows[i / 2].recorded, rows[i / 2].here};
+        const float f[2] = {(float)d[0], (float)d[1]};
+        const uint8_t *x = i % 2 ? (const uint8_t *)d : (const uint8_t *)f;
+        const uint64_t size = i % 2 ? 8 : 4;
+
+        begin();
+        run->options.tolerance = rows[i / 2].tolerance;
+        run->options.doubles = i % 2;
+        wrong += replay_compare_bytes(run, 7, calls[0]->number, "data", x, x + size, size) != rows[i / 2].same ||
+                 run->totals.different != !rows[i / 2].same;
+        end();
+    }
+    result("tolerances", wrong, 2 * n);
+}
+
 int main(void)
 {
     for (unsigned number = 0; number <= UINT16_MAX; number++) {
@@ -299,6 +369,8 @@ int main(void)
     test_one_byte();
     test_handles();
     test_whole();
+    test_ranges();
+    test_tolerance();
     printf("replay_fields: %d passed, %d failed, 0 skipped\n", passed, failed);
     return failed != 0;
 }

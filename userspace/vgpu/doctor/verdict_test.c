@@ -293,6 +293,13 @@ static void test_limit_said_earlier(void **state)
     list[events.count++] = event(VGPU_EVENT_CALL, "cuCtxSynchronize", 2, "");
     vgpu_cli_judge(&f, &events, &log, &end);
     expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-streams");
+    /* Another process has met it. */
+    f.count = 0;
+    list[2].pid = 2;
+    vgpu_cli_judge(&f, &events, &log, &end);
+    for (size_t i = 0; i < f.count; i++)
+        assert_true(f.list[i].cause == VGPU_CAUSE_NONE || f.list[i].remedy == NULL ||
+                    strstr(f.list[i].remedy, "--client-streams") == NULL);
 }
 
 /* The reason that names the limit, not the one after it. */
