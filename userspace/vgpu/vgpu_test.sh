@@ -270,6 +270,7 @@ same "smi --host: a backend that has ended" "" "$(grep "/run/$pid.sock" <<< "$te
 . "$(dirname "$0")/smi/status_test.sh"
 . "$(dirname "$0")/smi/mute_test.sh"
 . "$(dirname "$0")/smi/figures_test.sh"
+. "$(dirname "$0")/smi/values_test.sh"
 . "$(dirname "$0")/cdi_test.sh"
 says "smi: unknown GPU" 2 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
 says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help
@@ -370,6 +371,19 @@ says "ctl get with a word too many" 2 "get takes" "$vgpu" ctl --socket "$work/no
 says "ctl with a client that is no number" 2 "not the process id" "$vgpu" ctl --socket "$work/none" get a client b
 says "ctl with an option for a name" 2 "not the name of a limit" "$vgpu" ctl --socket "$work/none" get --vram-quota
 says "ctl with a request that is too long" 2 "at most" "$vgpu" ctl --socket "$work/none" set "$(printf '%0300d' 0)"
+# It takes the request, and is stopped: the command does not stand as long as that does.
+mkfifo "$work/stopped.ready"
+/usr/bin/python3 -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1])
+s.listen(1)
+print(flush=True)
+time.sleep(60)' "$work/stopped" > "$work/stopped.ready" &
+stopped=$!
+read -r _ < "$work/stopped.ready"
+says "ctl: a backend that does not answer" 125 "does not answer" timeout 30 "$vgpu" ctl --socket "$work/stopped" get
+kill $stopped
+wait $stopped 2> /dev/null
 broker=$build/host/backend/vgpu-backend
 soft=$build/host/softgpu/libcuda-soft.so.1
 if [ -x "$broker" ] && [ -e "$soft" ]; then
