@@ -14,7 +14,9 @@
 #include <linux/idr.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/uaccess.h>
 #include <linux/virtio.h>
 #include <linux/xarray.h>
 
@@ -26,6 +28,9 @@ int vgpu_fault_pinned(void);
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages);
 void vgpu_fault_unpin(struct page **pages, unsigned long n);
 void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty);
+void vgpu_fault_deliver(bool on);
+unsigned long vgpu_fault_to_user(void __user *to, const void *from, unsigned long n);
+unsigned long vgpu_fault_from_user(void *to, const void __user *from, unsigned long n);
 
 static inline void *vgpu_fault_kzalloc(size_t size, gfp_t gfp)
 {
@@ -111,6 +116,8 @@ static inline void *vgpu_fault_xa_store(struct xarray *xa, unsigned long index, 
 #define virtqueue_add_inbuf vgpu_fault_add_inbuf
 #define xa_alloc_cyclic vgpu_fault_xa_alloc_cyclic
 #define xa_store vgpu_fault_xa_store
+#define copy_from_user vgpu_fault_from_user
+#define copy_to_user vgpu_fault_to_user
 #define pin_user_pages_fast vgpu_fault_pin
 #define unpin_user_pages vgpu_fault_unpin
 #define unpin_user_page_range_dirty_lock vgpu_fault_unpin_range

@@ -119,6 +119,54 @@ void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty)
 	atomic_sub(n, &pinned);
 }
 
+static bool delivers = true;
+
+/**
+ * vgpu_fault_deliver - whether vgpu_fault_to_user() reaches a task of the tests
+ * @on: false: it fails, as with memory that the process has unmapped
+ */
+void vgpu_fault_deliver(bool on)
+{
+	delivers = on;
+}
+
+#undef copy_to_user
+#undef copy_from_user
+
+/**
+ * vgpu_fault_to_user - in place of copy_to_user(): a task of the tests has no address space
+ * @to: address of a process; of the tests, which have none, of the kernel
+ * @from: what is copied
+ * @n: bytes
+ *
+ * Return: bytes that were not copied.
+ */
+unsigned long vgpu_fault_to_user(void __user *to, const void *from, unsigned long n)
+{
+	if (current->mm)
+		return copy_to_user(to, from, n);
+	if (!delivers)
+		return n;
+	memcpy((void __force *)to, from, n);
+	return 0;
+}
+
+/**
+ * vgpu_fault_from_user - in place of copy_from_user(), likewise
+ * @to: where to
+ * @from: address as of vgpu_fault_to_user()
+ * @n: bytes
+ *
+ * Return: bytes that were not copied.
+ */
+unsigned long vgpu_fault_from_user(void *to, const void __user *from, unsigned long n)
+{
+	if (current->mm)
+		return copy_from_user(to, from, n);
+	memcpy(to, (const void __force *)from, n);
+	return 0;
+}
+
 static void arm(unsigned int k)
 {
 	fault_fired = false;

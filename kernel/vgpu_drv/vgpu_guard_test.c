@@ -463,6 +463,8 @@ static void vgpu_guard_dead_while_starting(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
 	struct vgpu_client *client;
+	u64 seq;
+	u32 reason;
 
 	plug(test);
 	client = vgpu_client_open(env->dev, NULL, NULL);
@@ -472,6 +474,10 @@ static void vgpu_guard_dead_while_starting(struct kunit *test)
 	env->fake->answer = NULL;
 	KUNIT_EXPECT_EQ(test, create(client), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_map_allowed(client), 0);
+	/* The one that serves now is alive. */
+	KUNIT_EXPECT_EQ(test, vgpu_client_wait(client, client->wake_seq, 0, &seq, &reason),
+			-ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, reason, 0U);
 	vgpu_client_close(client);
 	unplug(test);
 }
