@@ -109,7 +109,7 @@ ok "round trips of arrays of handles and structs, struct results, callbacks" $r
 "$O/vgp_roundtrip_test" >"$O/roundtrip.log" 2>&1
 r=$?
 tail -n 5 "$O/roundtrip.log"
-ok "round trips T1-T7 of every call under ASan and UBSan" $r
+ok "round trips T1-T10 of every call under ASan and UBSan" $r
 
 # What is there stays byte for byte; a new call adds lines (`make golden`).
 "$O/vgp_golden_test" >"$O/golden.txt" && diff "$here/golden_records.tsv" "$O/golden.txt" >"$O/golden.diff"

@@ -438,7 +438,8 @@ void vgp_handle_drop(uint64_t handle)
 static void check_handles(CUresult r, struct vgp_handles want, bool worker)
 {
     CHECK(handles.minted == want.minted, "T8: a handle for each new object");
-    CHECK(handles.dropped == (r == CUDA_SUCCESS ? want.unnamed : want.minted), "T8: handles that are given back");
+    CHECK(handles.dropped == (r == CUDA_SUCCESS ? want.unnamed : want.minted),
+          "T8: handles that are given back");
     if (!worker || r != CUDA_SUCCESS)
         return;
     CHECK(seen.handles.named == want.named, "T8: new objects that the worker knows");

@@ -334,10 +334,12 @@ static void test_tolerance(void)
     static const struct {
         double tolerance, recorded, here;
         bool same;
-    } rows[] = {{0, 1, 1.0001, false},        {1e-3, 1000, 1000.9, true},     {1e-3, 1000, 1001.1, false},
-                {1e-3, -1, 1, false},         {1e-3, NAN, 1, false},          {1e-3, 1, NAN, false},
-                {1e-3, NAN, -NAN, true},      {1e-3, 1, INFINITY, false},     {1e-3, INFINITY, 1, false},
-                {1e-3, INFINITY, -INFINITY, false}, {1e-3, INFINITY, NAN, false}, {1e-3, 0, 1e-30, false}};
+    } rows[] = {{0, 1, 1.0001, false},        {1e-3, 1000, 1000.9, true},
+                {1e-3, 1000, 1001.1, false},  {1e-3, -1, 1, false},
+                {1e-3, NAN, 1, false},        {1e-3, 1, NAN, false},
+                {1e-3, NAN, -NAN, true},      {1e-3, 1, INFINITY, false},
+                {1e-3, INFINITY, 1, false},   {1e-3, INFINITY, -INFINITY, false},
+                {1e-3, INFINITY, NAN, false}, {1e-3, 0, 1e-30, false}};
     const unsigned n = sizeof(rows) / sizeof(rows[0]);
     unsigned wrong = 0;
 
@@ -350,8 +352,9 @@ static void test_tolerance(void)
         begin();
         run->options.tolerance = rows[i / 2].tolerance;
         run->options.doubles = i % 2;
-        wrong += replay_compare_bytes(run, 7, calls[0]->number, "data", x, x + size, size) != rows[i / 2].same ||
-                 run->totals.different != !rows[i / 2].same;
+        wrong +=
+            replay_compare_bytes(run, 7, calls[0]->number, "data", x, x + size, size) != rows[i / 2].same ||
+            run->totals.different != !rows[i / 2].same;
         end();
     }
     result("tolerances", wrong, 2 * n);
