@@ -448,14 +448,14 @@ static void check_handles(CUresult r, struct vgp_handles want, bool worker)
 }
 
 /* T10, after the call with a wrong count. */
-static void check_refused(CUresult r)
+static __attribute__((unused)) void check_refused(CUresult r)
 {
     CHECK(seen.reply_size == 0 || r == CUDA_ERROR_UNKNOWN, "T10: a reply beyond a maximum");
     memset(&wrong_count, 0, sizeof(wrong_count));
 }
 
 /* T10: the size of an image, which is in the record, is another by one. */
-static void check_image_size(uint32_t size_at)
+static __attribute__((unused)) void check_image_size(uint32_t size_at)
 {
     static uint8_t record[ARGS_MAX] __attribute__((aligned(16)));
     static struct wrk_call c;

@@ -267,7 +267,8 @@ static void vgpu_guard_create_late(struct kunit *test)
 	start = jiffies;
 	KUNIT_EXPECT_EQ(test, create(late), -ETIMEDOUT);
 	/* One less: the first part may end a jiffy early. */
-	KUNIT_EXPECT_GE(test, jiffies - start, 11 * 10 * (msecs_to_jiffies(vgpu_timeout_ms / 10) + 1));
+	KUNIT_EXPECT_GE(test, jiffies - start,
+			11 * 10 * (msecs_to_jiffies(vgpu_timeout_ms / 10) + 1));
 	KUNIT_EXPECT_EQ(test, env->dev->state, VGPU_DEV_LIVE);
 	KUNIT_EXPECT_EQ(test, create(late), -EBUSY);
 	KUNIT_EXPECT_TRUE(test, test_bit(late->slot, env->dev->slots.busy));

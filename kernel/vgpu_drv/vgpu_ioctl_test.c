@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: vgpu_ioctl.c: each field that an ioctl returns, by a value of its own, and each ioctl whose
- * result cannot be delivered (EFAULT): it leaves pages, regions, charges and descriptors as they were.
+ * KUnit: vgpu_ioctl.c: each field that an ioctl returns, by a value of its own, and each ioctl
+ * whose result cannot be delivered (EFAULT): it leaves pages, regions, charges and descriptors as
+ * they were.
  */
 #include <linux/dma-buf.h>
 #include <linux/fdtable.h>
@@ -53,7 +54,8 @@ static void vgpu_ioctl_query(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, query.window_size, (u64)env->dev->cfg.window_size);
 	KUNIT_EXPECT_EQ(test, query.vram_quota, 0x1234567890ULL);
 	KUNIT_EXPECT_EQ(test, query.pin_quota, 0xabcdef0123ULL);
-	KUNIT_EXPECT_EQ(test, query.features, env->fake->offered & (BIT_ULL(VGPU_F_PIN) | BIT_ULL(VGPU_F_PING)));
+	KUNIT_EXPECT_EQ(test, query.features,
+			env->fake->offered & (BIT_ULL(VGPU_F_PIN) | BIT_ULL(VGPU_F_PING)));
 	KUNIT_EXPECT_NE(test, query.features & BIT_ULL(VGPU_F_PIN), 0ULL);
 }
 
@@ -62,6 +64,7 @@ static void vgpu_ioctl_create(struct kunit *test)
 	struct vgpu_client_env *env = test->priv;
 	struct vgpu_client *other = vgpu_client_env_other(test);
 	struct vgpu_create_client create = {};
+	u64 doorbell;
 
 	other->wake_seq = 5;
 	env->client->wake_seq = 77;
@@ -72,8 +75,8 @@ static void vgpu_ioctl_create(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, create.window_offset, (u64)VGPU_WINDOW_OFFSET);
 	KUNIT_EXPECT_EQ(test, create.doorbell_offset, (u64)VGPU_DOORBELL_OFFSET);
 	KUNIT_EXPECT_EQ(test, create.doorbell_value, VGPU_VQ_DOORBELL + create.slot);
-	KUNIT_EXPECT_EQ(test, create.doorbell_in_page,
-			(u32)offset_in_page(env->dev->res.notify + vgpu_doorbell_off(&env->dev->res, create.slot)));
+	doorbell = env->dev->res.notify + vgpu_doorbell_off(&env->dev->res, create.slot);
+	KUNIT_EXPECT_EQ(test, create.doorbell_in_page, (u32)offset_in_page(doorbell));
 	KUNIT_EXPECT_EQ(test, create.wake_seq, 77ULL);
 	vgpu_client_close(other);
 }
@@ -140,7 +143,10 @@ static void expect_undone(struct kunit *test, const char *name, unsigned int cmd
 	KUNIT_EXPECT_EQ_MSG(test, after.charged, before.charged, "%s: charges", name);
 }
 
-/* PIN, EXPORT, IMPORT: first undelivered, then delivered, and each result is what the next one takes. */
+/*
+ * PIN, EXPORT, IMPORT: first undelivered, then delivered, and each result is what the next one
+ * takes.
+ */
 static void vgpu_ioctl_undelivered(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
