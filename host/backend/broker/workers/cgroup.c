@@ -18,7 +18,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define MOUNT "/sys/fs/cgroup"
 #define PIDS_SPARE 256u /* processes beyond the clients' limits: spares, ending workers */
 
 static char group[600];   /* "": none */
@@ -94,12 +93,12 @@ static bool own_group(char *path, size_t size)
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "0::/", 4))
             continue;
-        snprintf(path, size, MOUNT "%s", line + 3);
+        snprintf(path, size, BRK_CGROUP_MOUNT "%s", line + 3);
         found = true;
     }
     if (f)
         fclose(f);
-    return found && !statfs(MOUNT, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC;
+    return found && !statfs(BRK_CGROUP_MOUNT, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
 /* systemd marks groups delegated to a service; no other group of the host is changed unasked. */
@@ -182,6 +181,74 @@ const char *brk_cgroup_summary(void)
 bool brk_cgroup_add(pid_t pid)
 {
     return !group[0] || put_number(group, "cgroup.procs", (uint64_t)pid);
+}
+
+/* Value of a file that has one number; UINT64_MAX: "max", or unreadable. */
+static uint64_t cgroup_number(const char *dir, const char *file)
+{
+    char path[700], text[32] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    f = fopen(path, "re");
+    if (f && !fgets(text, sizeof(text), f))
+        text[0] = '\0';
+    if (f)
+        fclose(f);
+    return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : UINT64_MAX;
+}
+
+/* Page cache that the kernel takes back first, which memory.current counts. */
+static uint64_t cgroup_reclaimable(const char *dir)
+{
+    char path[700], line[128];
+    unsigned long long n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/memory.stat", dir);
+    f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "inactive_file %llu", &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Memory that DIR's own limit leaves. */
+static uint64_t cgroup_left(const char *dir)
+{
+    uint64_t max = cgroup_number(dir, "memory.max"), now = cgroup_number(dir, "memory.current"), cache;
+
+    if (max == UINT64_MAX || now == UINT64_MAX)
+        return UINT64_MAX;
+    cache = cgroup_reclaimable(dir);
+    now -= cache < now ? cache : now;
+    return now < max ? max - now : 0;
+}
+
+uint64_t brk_cgroup_memory_left(const char *root)
+{
+    uint64_t least = UINT64_MAX;
+    char path[sizeof(group)];
+    size_t n = strlen(root);
+
+    if (group[0])
+        memcpy(path, group, sizeof(path));
+    else if (!own_group(path, sizeof(path)))
+        return least;
+    /* A group's limit holds for all below it. */
+    while (!strncmp(path, root, n)) {
+        uint64_t left = cgroup_left(path);
+        char *end = strrchr(path, '/');
+
+        if (left < least)
+            least = left;
+        if (!end)
+            break;
+        *end = '\0';
+    }
+    return least;
 }
 
 void brk_cgroup_stop(void)

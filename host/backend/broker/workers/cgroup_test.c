@@ -55,18 +55,20 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    static const char *const files[] = {"pids.max", "memory.max", "cpu.max", "cpu.weight", "cgroup.procs"};
+    static const char *const files[] = {"pids.max", "memory.max", "memory.current", "memory.stat",
+                                        "cpu.max",  "cpu.weight", "cgroup.procs",   "cgroup.subtree_control"};
     char path[128];
 
     (void)state;
-    for (unsigned i = 0; i < 5; i++) {
-        path_of(path, sizeof(path), group, files[i]);
-        unlink(path);
+    for (const char *in = group; in; in = in == group ? dir : NULL) {
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+            path_of(path, sizeof(path), in, files[i]);
+            unlink(path);
+        }
+        if (rmdir(in))
+            return -1;
     }
-    rmdir(group);
-    path_of(path, sizeof(path), dir, "cgroup.subtree_control");
-    unlink(path);
-    return rmdir(dir);
+    return 0;
 }
 
 /* Each step that the kernel refuses leaves nothing. */
@@ -117,6 +119,47 @@ static void test_made(void **state)
     assert_true(brk_cgroup_add(4242));
 }
 
+static void write_to(const char *in, const char *name, const char *text)
+{
+    char path[128];
+    FILE *f;
+
+    path_of(path, sizeof(path), in, name);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* What is left is what the strictest of the groups leaves, not its limit. */
+static void test_memory_left(void **state)
+{
+    (void)state;
+    mkdir(group, 0700);
+    make(dir, "cgroup.subtree_control");
+    make(group, "pids.max");
+    make(group, "memory.max");
+    assert_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 7, .memory = 1000}));
+    assert_true(brk_cgroup_memory_left(dir) == UINT64_MAX); /* no memory.current: unknown */
+    write_to(group, "memory.current", "700\n");
+    assert_int_equal(brk_cgroup_memory_left(dir), 300);
+    write_to(group, "memory.stat", "anon 500\ninactive_file 150\nactive_file 50\n");
+    assert_int_equal(brk_cgroup_memory_left(dir), 450);
+    write_to(group, "memory.current", "1200\n");
+    assert_int_equal(brk_cgroup_memory_left(dir), 0);
+    write_to(group, "memory.max", "max\n");
+    assert_true(brk_cgroup_memory_left(dir) == UINT64_MAX);
+    /* The group around it. */
+    write_to(dir, "memory.max", "5000\n");
+    write_to(dir, "memory.current", "4900\n");
+    assert_int_equal(brk_cgroup_memory_left(dir), 100);
+    write_to(group, "memory.max", "1250\n");
+    write_to(group, "memory.stat", "inactive_file 9999\n");
+    assert_int_equal(brk_cgroup_memory_left(dir), 100);
+    assert_int_equal(brk_cgroup_memory_left(group), 1250);
+    brk_cgroup_stop();
+}
+
 /* What was asked for and cannot be had is an error; else it is said, and goes on. */
 static void test_options(void **state)
 {
@@ -159,10 +202,8 @@ static void test_own_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_made),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_own_group),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_made),      cmocka_unit_test(test_memory_left),
+        cmocka_unit_test(test_options), cmocka_unit_test(test_own_group),
     };
 
     vgb_log_init(2, VGB_ERROR, "test");

@@ -50,9 +50,12 @@ uint64_t brk_footprint_available(uint64_t now_ns)
     const char *line =
         footprint_read("/proc/meminfo", text, sizeof(text)) ? strstr(text, "MemAvailable:") : NULL;
 
-    bytes = line && sscanf(line, "MemAvailable: %llu", &kib) == 1 ? kib * 1024 : 0;
-    if (brk_opt.cgroup_memory && bytes > brk_opt.cgroup_memory)
-        bytes = brk_opt.cgroup_memory;
+    bytes = line && sscanf(line, "MemAvailable: %llu", &kib) == 1 ? kib * 1024 : UINT64_MAX;
+    const uint64_t left = brk_cgroup_memory_left(BRK_CGROUP_MOUNT);
+
+    if (bytes > left)
+        bytes = left;
+    bytes = bytes == UINT64_MAX ? 0 : bytes ? bytes : 1; /* 0 means unknown */
     return bytes;
 }
 

@@ -182,8 +182,8 @@ void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size);
 
 /* Memory of the process that it shares with none, bytes; a guess where it may not be read. */
 uint64_t brk_footprint_of(pid_t pid);
-/* Memory that the host could give to new processes, or --cgroup-memory if that is less, bytes; as of
- * the last second. 0: unknown. */
+/* Memory that the host could give to new processes, or what is left of the control groups' limits
+ * if that is less, bytes; as of the last second. 0: unknown. */
 uint64_t brk_footprint_available(uint64_t now_ns);
 /* Processors of the host, as of the first call. */
 unsigned brk_footprint_processors(void);
@@ -281,6 +281,8 @@ void brk_out_drop(struct brk_proc *p);
 
 /* ---- cgroup.c ---- */
 
+#define BRK_CGROUP_MOUNT "/sys/fs/cgroup"
+
 /* Limits of all workers together; 0: no limit. */
 struct brk_cgroup_limits {
     uint64_t pids, memory;
@@ -295,6 +297,9 @@ bool brk_cgroup_start(void);
 const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *l);
 /* False: a group exists, and the worker could not be added. */
 bool brk_cgroup_add(pid_t pid);
+/* What memory.max leaves of the workers' group, or else of the broker's, and of all groups around it
+ * up to ROOT, bytes; page cache that can be dropped counts as left. UINT64_MAX: no limit is known. */
+uint64_t brk_cgroup_memory_left(const char *root);
 /* Describes the group, in the form of a sandbox layer. */
 const char *brk_cgroup_summary(void);
 /* Called when the last worker has ended. */
