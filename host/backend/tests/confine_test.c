@@ -489,7 +489,7 @@ static void test_driver_elsewhere(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "driver"), 0);
     assert_int_equal(guest_context(&g), 0);
     guest_submit(&g, VGP_vgpNvmlInfo, 0, NULL, 0, NULL, 0);
-    assert_int_equal(guest_wait(&g, 0, &p, &size, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, &p, &size, 60000), 0);
     assert_non_null(memmem(p, size, "123.45", 6));
     guest_close(&g);
     stop(&b);

@@ -351,7 +351,7 @@ static CUresult end_meanwhile(struct guest *g, unsigned i, uint64_t primary)
     r = let_go(g, seq);
     seq = g->seq;
     g->seq = end;
-    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 60000), 0);
     g->seq = seq;
     return r;
 }
@@ -553,10 +553,10 @@ static void test_decompress(void **state)
     (void)state;
     begin(&b, &g);
     guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), CUDA_ERROR_INVALID_HANDLE);
     a.stream = 0;
     guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one));
-    assert_int_equal(guest_wait(&g, 0, (const void **)&r, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, (const void **)&r, NULL, 60000), 0);
     assert_int_equal(r->status, CUDA_ERROR_INVALID_VALUE); /* no addresses */
     assert_int_equal(r->errorIndex, 0);
     a.src_len = 0;

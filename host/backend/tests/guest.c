@@ -161,7 +161,7 @@ int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, 
                uint32_t *psize)
 {
     guest_submit(g, call, 0, args, size, NULL, 0);
-    return guest_wait(g, 0, payload, psize, 5000);
+    return guest_wait(g, 0, payload, psize, 60000);
 }
 
 bool guest_wait_dead(struct guest *g, int ms)

@@ -81,7 +81,7 @@ static void test_hello(void **state)
 
     assert_int_equal(guest_connect(&g, b->sock, "hello"), 0);
     guest_submit(&g, VGP_vgpHello, 0, &a, sizeof(a), "test", 5);
-    assert_int_equal(guest_wait(&g, 0, &p, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, &p, NULL, 60000), 0);
     assert_int_equal(((const struct vgp_ret_vgpHello *)p)->deviceCount, 1);
     assert_int_equal(((const struct vgp_ret_vgpHello *)p)->driverVersion, 13000);
     guest_close(&g);
@@ -149,7 +149,7 @@ static void test_wait_does_not_block(void **state)
     assert_int_equal(ping(&g, 1), 0); /* answered while the other call waits */
     assert_true(vgb_now_ns() - t0 < 200000000u);
     g.seq = seq;
-    assert_int_equal(guest_wait(&g, 1, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 1, NULL, NULL, 60000), 0);
     assert_true(vgb_now_ns() - t0 > 250000000u);
     guest_close(&g);
 }
@@ -521,7 +521,7 @@ static void test_older_protocol(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "older"), 0);
     assert_int_equal(g.s->version_minor, 0);
     guest_submit(&g, VGP_vgpHello, 0, &a, sizeof(a), "test", 5);
-    assert_int_equal(guest_wait(&g, 0, &p, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, &p, NULL, 60000), 0);
     assert_int_equal(((const struct vgp_ret_vgpHello *)p)->workerVersionMajor, VGP_VERSION_MAJOR);
     assert_int_equal(((const struct vgp_ret_vgpHello *)p)->workerVersionMinor, 0);
     assert_int_equal(((const struct vgp_ret_vgpHello *)p)->features, 0);

@@ -253,7 +253,7 @@ static void test_image_sizes(void **state)
         if (i == 4)
             eh.e_phnum = PN_XNUM;
         guest_submit(&g, VGP_vgpModuleLoad, 0, &a, sizeof(a), &eh, sizeof(eh));
-        assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), i ? CUDA_ERROR_INVALID_IMAGE : 0);
+        assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), i ? CUDA_ERROR_INVALID_IMAGE : 0);
     }
     guest_close(&g);
 }
@@ -284,7 +284,7 @@ static void test_event(void **state)
             assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
         }
         g.seq = seq;
-        assert_int_equal(guest_wait(&g, 3, NULL, NULL, 5000), 0);
+        assert_int_equal(guest_wait(&g, 3, NULL, NULL, 60000), 0);
         g.seq += 10;
     }
     assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
@@ -567,12 +567,12 @@ static void test_capture_record(void **state)
     out.src = in.dst;
     begin_capture(&g);
     guest_submit(&g, VGP_vgpCopy, 0, &in, sizeof(in), &data, sizeof(data));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), NULL, NULL),
                      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM), 0);
     guest_submit(&g, VGP_vgpCopy, 0, &in, sizeof(in), &data, sizeof(data));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), 0);
     guest_close(&g);
 }
 

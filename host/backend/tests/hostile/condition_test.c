@@ -113,7 +113,7 @@ static void test_bodies(void **state)
         assert_int_equal(add_empty(&g, bodies[i], NODE(10 + i)), 0);
     assert_int_equal(guest_graph_destroy(&g, bodies[0]), CUDA_ERROR_INVALID_VALUE); /* the node's */
     send_condition(&g, VGP_NODE_NAME, 0, GRAPH(1), NODE(1), new_condition(&g, GRAPH(1)), more, 2);
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), 0);
     has_bodies(&g, NODE(1), more, 2);
     /* Within another's graph, with the number of the outermost. */
     post_condition(&g, bodies[1], NODE(2), new_condition(&g, GRAPH(0)), &(uint64_t){GRAPH(15)}, 1);

@@ -114,7 +114,7 @@ static void make_green(struct guest *g, uint64_t current)
     assert_int_equal(guest_call(g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
     id = r->resource;
     guest_submit(g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
-    assert_int_equal(guest_wait(g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(g, 0, NULL, NULL, 60000), 0);
     assert_int_equal(CALL(g, vgpGreenCtxCreate, .green = GREEN, .context = OTHER, .desc = desc,
                           .flags = CU_GREEN_CTX_DEFAULT_STREAM),
                      0);

@@ -175,7 +175,7 @@ static void test_link_of_green(void **state)
     assert_int_equal(guest_call(&g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
     id = r->resource;
     guest_submit(&g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), 0);
     assert_int_equal(CALL(&g, vgpGreenCtxCreate, .green = green, .context = inner, .desc = desc,
                           .flags = CU_GREEN_CTX_DEFAULT_STREAM),
                      0);

@@ -207,7 +207,7 @@ static void make_green(struct guest *g)
     assert_int_equal(guest_call(g, VGP_vgpDevResource, &ask, sizeof(ask), (const void **)&r, NULL), 0);
     id = r->resource;
     guest_submit(g, VGP_vgpResourceDesc, 0, &describe, sizeof(describe), &id, sizeof(id));
-    assert_int_equal(guest_wait(g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(g, 0, NULL, NULL, 60000), 0);
     assert_int_equal(CALL(g, vgpGreenCtxCreate, .green = VGP_HANDLE(VGP_H_GREEN, 1, 1), .context = OTHER,
                           .desc = desc, .flags = CU_GREEN_CTX_DEFAULT_STREAM),
                      0);
@@ -254,7 +254,7 @@ static void test_capture_of_green(void **state)
     assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM), 0);
     guest_submit(&g, VGP_vgpCopy, 0, &copy, sizeof(copy), data, sizeof(data));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     end(&b, &g);
 }
 

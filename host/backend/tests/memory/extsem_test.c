@@ -227,7 +227,7 @@ static void test_address_again(void **state)
     assert_int_equal(guest_memset(&g, 0, VALUE_RELEASE, 0, 0), 0);
     last = g.seq;
     g.seq = asked;
-    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 60000), 0);
     g.seq = last;
     assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
     assert_int_equal(cookie, 42);

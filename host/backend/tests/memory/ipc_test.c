@@ -411,9 +411,9 @@ static void test_context_ends(void **state)
     assert_int_equal(r, 0);
     last = g.seq;
     g.seq = seq;
-    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 5000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     g.seq = next;
-    assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 60000), 0);
     g.seq = last;
     assert_int_equal(get_mem(&g, p, &t), CUDA_ERROR_INVALID_VALUE);
     guest_close(&g);

@@ -146,14 +146,14 @@ static void test_vmm_unmapped_twice(void **state)
     first = g.seq;
     await_unmapping(&g, at);
     guest_submit(&g, VGP_cuMemUnmap, SECOND, &all, sizeof(all), NULL, 0);
-    assert_int_equal(guest_wait(&g, SECOND, NULL, NULL, 5000), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_wait(&g, SECOND, NULL, NULL, 60000), CUDA_ERROR_INVALID_VALUE);
     g.context = context;
     for (r = CUDA_ERROR_INVALID_VALUE;
          r == CUDA_ERROR_INVALID_VALUE;) /* it is on the way into the provider */
         r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
     last = g.seq;
     g.seq = first;
-    assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 60000), 0);
     g.seq = last;
     assert_int_equal(guest_vmm_create(&g, h2, 6 * M), CUDA_ERROR_OUT_OF_MEMORY); /* a mapping is left */
     assert_int_equal(vmm_unmap(&g, at + LONG_BYTES, M), 0);
@@ -197,7 +197,7 @@ static void test_vmm_mapped_while_unmapped(void **state)
     last = g.seq;
     g.seq = first;
     /* The provider unmaps no range with a gap. */
-    assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 5000), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_wait(&g, FIRST, NULL, NULL, 60000), CUDA_ERROR_INVALID_VALUE);
     g.seq = last;
     assert_int_equal(vmm_map(&g, gap, PAGE, h1), 0);
     assert_int_equal(vmm_unmap(&g, at, LONG_BYTES - PAGE), 0);

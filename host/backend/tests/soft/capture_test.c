@@ -61,7 +61,7 @@ static void new_green(struct guest *g, uint64_t green)
     assert_int_equal(guest_call(g, VGP_vgpDevResource, &a, sizeof(a), (const void **)&r, NULL), 0);
     id = r->resource;
     guest_submit(g, VGP_vgpResourceDesc, 0, &d, sizeof(d), &id, sizeof(id));
-    assert_int_equal(guest_wait(g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(g, 0, NULL, NULL, 60000), 0);
     assert_int_equal(CALL(g, vgpGreenCtxCreate, .green = green, .context = CONTEXT(9), .desc = desc,
                           .flags = CU_GREEN_CTX_DEFAULT_STREAM),
                      0);
@@ -190,7 +190,7 @@ static void test_below(void **state)
     assert_int_equal(guest_call(&g, VGP_vgpGraphConditionalHandle, &h, sizeof(h), &p, NULL), 0);
     memcpy(&a.handle, p, sizeof(a.handle));
     guest_submit(&g, VGP_vgpGraphConditionalNamed, 0, &a, sizeof(a), &body, sizeof(body));
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), 0);
     assert_int_equal(new_stream(&g, STREAM(1)), 0);
     assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM(1), .graph = body), 0);
     assert_int_equal(CALL(&g, vgpGraphDestroyNode, .node = NODE(0)), CUDA_ERROR_NOT_PERMITTED);
