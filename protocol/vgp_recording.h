@@ -25,8 +25,18 @@
 #define VGP_EVENT_MAX (2u << 20)   /* maximum size of an event with its header, bytes */
 #define VGP_HOST_PIECE (64u << 10) /* maximum bytes of host memory in an event */
 
+/* The magic has no NUL; compilers that know the attribute warn of such an initialiser without it. */
+#if defined(__has_attribute)
+#if __has_attribute(nonstring)
+#define VGP_NO_NUL __attribute__((nonstring))
+#endif
+#endif
+#ifndef VGP_NO_NUL
+#define VGP_NO_NUL
+#endif
+
 struct vgp_recording_header {
-    char magic[8];
+    char magic[8] VGP_NO_NUL;
     uint32_t version;
     uint16_t protocol_major, protocol_minor; /* version of the recorded worker */
     uint64_t staging_size;                   /* upper bound of the offsets of copies, bytes */

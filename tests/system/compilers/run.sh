@@ -71,14 +71,15 @@ not_run()
 # build_with CC FOLDER LOG GOALS [PREFIX...]: PART:GOAL each, by that compiler, every warning an error.
 build_with()
 {
-    local cc=$1 to=$2 log=$3 goals=$4 part
+    local cc=$1 to=$2 log=$3 goals=$4 part bad=0
     shift 4
 
     : > "$log"
     for part in $goals; do
         "$@" make -k -C "$TOP/${part%:*}" CC="$cc" O="$to/${part%:*}" CUDA_HOME="$CUDA_HOME" CONFIG_DIR="$build" VGPU_WERROR=1 \
-            -j"${JOBS:-$(nproc)}" "${part#*:}" >> "$log" 2>&1 || return 1
+            -j"${JOBS:-$(nproc)}" "${part#*:}" >> "$log" 2>&1 || bad=1
     done
+    return $bad
 }
 libraries=$(for part in $parts; do echo "$part:all"; done)
 
