@@ -86,9 +86,7 @@ if [ -f "$CUDA_HOME/include/cuda.h" ]; then
     [ -z "$missing" ] || echo "not described: $missing"
     [ -z "$missing" ] && [ "$(wc -l <"$O/header.names")" -gt 600 ]
     ok "all $(wc -l <"$O/header.names") functions of cuda.h are exported ($(wc -l <"$O/export.names") exports)" $?
-    ${CC:-cc} -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -fsyntax-only \
-        -D__CUDA_API_VERSION_INTERNAL -I"$here" -I"$generated" -isystem "$CUDA_HOME/include" \
-        "$generated/vgp_entry.c"
+    sh "$here/signatures.sh" "$generated" "$CUDA_HOME/include"
     ok "every described signature is cuda.h's" $?
 fi
 

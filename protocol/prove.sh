@@ -18,7 +18,7 @@ cbmc=$("$top/scripts/cbmc.sh" --where) || {
 }
 rm -rf "$out"
 mkdir -p "$out"
-/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" || exit 1
+/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" "$top"/host/backend/worker/*/*.h || exit 1
 attributes=$(sed -n 's/^#define WRK_LAUNCH_ATTRIBUTES_MAX \([0-9]*\).*/\1/p' "$top/host/backend/worker/calls/calls.h")
 [ $# -gt 0 ] || set -- $(ls "$out" | sed -n 's/^prove_\(.*\)\.c$/\1/p')
 for call; do

@@ -106,29 +106,6 @@ CUresult vcu_check_context(void);
 /* Returns r. If r is an error and `why` is set, writes `why` to the trace and the log. */
 CUresult vcu_refuse(const char *call, CUresult r, const char *why);
 
-/* True if the value has the form of a graph or node handle. Whether it is live is checked by the
- * worker. */
-static inline bool vcu_graph_ok(CUgraph g)
-{
-    return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
-}
-static inline bool vcu_node_ok(CUgraphNode n)
-{
-    return VGP_HANDLE_TYPE((uintptr_t)n) == VGP_H_GRAPH_NODE;
-}
-static inline bool vcu_exec_ok(CUgraphExec x)
-{
-    return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
-}
-
-/* Short id of a graph, executable graph or node, derived from its handle. */
-static inline unsigned vcu_graph_number(const void *handle)
-{
-    uint64_t h = (uintptr_t)handle;
-
-    return VGP_HANDLE_INDEX(h) | VGP_HANDLE_GEN(h) << 20;
-}
-
 /* Position of a node to add, or the node to change: the first parameters of calls described with
  * `node`. */
 struct vgp_where {
@@ -159,60 +136,12 @@ CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);
 CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
 CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
 
-/* Constant properties of a context, which answer queries about it. */
-struct vcu_context_facts {
-    CUdevice device;
-    unsigned flags, api_version;
-    unsigned long long id;
-    bool live; /* created or retained */
-};
-/* Source or destination of a single-row copy: vcu_copy_row(). */
-enum vcu_row { VCU_ROW_HOST, VCU_ROW_DEVICE, VCU_ROW_ARRAY };
-
 /* Return address of this thread's latest call described with `caller`. */
 extern __thread const void *vcu_caller;
 
 /* Non-zero while a per-thread variant (_ptsz/_ptds) runs: stream 0 then means the calling thread's
  * own stream. */
 extern __thread int vcu_per_thread;
-static inline CUstream vcu_stream(CUstream s)
-{
-    return s == NULL && vcu_per_thread ? CU_STREAM_PER_THREAD : s;
-}
-/* Number of live green contexts of this process. */
-extern _Atomic uint32_t vcu_greens;
-/* For use while green contexts exist: false for a special value that the current green context does
- * not have. */
-bool vcu_standard_stream_ok(CUstream s);
-/* True for the special values 0, 1, 2 and live stream handles. */
-static inline bool vcu_stream_ok(CUstream s)
-{
-    if ((uintptr_t)s > 2)
-        return vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
-    return __builtin_expect(vcu_greens == 0, 1) || vcu_standard_stream_ok(s);
-}
-/* Error for an invalid stream: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed
- * green context. */
-CUresult vcu_stream_error(CUstream s);
-static inline CUresult vcu_check_stream(CUstream s)
-{
-    s = vcu_stream(s);
-    return vcu_stream_ok(s) ? CUDA_SUCCESS : vcu_stream_error(s);
-}
-/* True for special values and streams of the current context, as required for queued work. Checked
- * here because the worker's answer would arrive after the call has returned. */
-bool vcu_stream_own(CUstream s);
-static inline CUresult vcu_check_own_stream(CUstream s)
-{
-    s = vcu_stream(s);
-    return !vcu_stream_ok(s)   ? vcu_stream_error(s)
-           : vcu_stream_own(s) ? CUDA_SUCCESS
-                               : CUDA_ERROR_INVALID_HANDLE;
-}
-static inline bool vcu_func_ok(CUfunction f)
-{
-    return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) || vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
-}
 
 /* Tracing. While off, lnk_trace_on costs a load and a predictable branch per call. */
 extern int lnk_trace_on;

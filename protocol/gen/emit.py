@@ -3,9 +3,9 @@
 """Writes the generated files: parser -> policy -> templates.
 
 emit.py OUTDIR DOCDIR [SOFTGPUDIR TABLE]   all files; those of the software GPU, by its table of entry points, too; pages
-emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
+emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c; beside it vgp_worker_steps.h, for a worker that does nothing
 emit.py --golden FILE      the cases of vgp_golden_test.c
-emit.py --prove FOLDER     a file of statements about each decoder, for CBMC (prove.sh)
+emit.py --prove FOLDER HEADER...   a file of statements about each decoder, for CBMC (prove.sh); the worker's headers
 --def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
@@ -24,8 +24,8 @@ def main(argv):
     if len(argv) > 2 and argv[1] == '--def':
         description = argv[2]
         argv = argv[:1] + argv[3:]
-    if len(argv) not in (3, 5):
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | --prove FOLDER', file=sys.stderr)
+    if len(argv) not in (3, 5) and argv[1:2] != ['--prove']:
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | --prove FOLDER HEADER...', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
@@ -38,9 +38,12 @@ def main(argv):
     if argv[1] in tests:
         with open(argv[2], 'w', encoding='utf-8') as f:
             f.write(tests[argv[1]](d))
+        if argv[1] == '--roundtrip':
+            with open(os.path.join(os.path.dirname(argv[2]), 'vgp_worker_steps.h'), 'w', encoding='utf-8') as f:
+                f.write(roundtrip.render_steps(d))
         return 0
     if argv[1] == '--prove':
-        for name, text in prove.render(d, here).items():
+        for name, text in prove.render(d, argv[3:]).items():
             with open(os.path.join(argv[2], f'prove_{name}.c'), 'w', encoding='utf-8') as f:
                 f.write(text)
         return 0

@@ -81,8 +81,6 @@ class Description:
     structs: dict = field(default_factory=dict)
     reasons: dict = field(default_factory=dict)
     provider: list = field(default_factory=list)
-    guest: list = field(default_factory=list)
-    host: list = field(default_factory=list)
 
 
 def split_opts(words):
@@ -178,9 +176,6 @@ def parse(path):
             cur = Struct(words[1], [], no)
             d.structs[words[1]] = cur
         elif words[0] == 'end':
-            cur = None
-        elif words[0] in ('guest', 'host'):
-            (d.guest if words[0] == 'guest' else d.host).append(line[len(words[0]):].strip())
             cur = None
         elif words[0] == 'provider':
             d.provider += words[1:]

@@ -19,17 +19,19 @@ sys.dont_write_bytecode = True
 import entries as table  # noqa: E402
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import softgpu  # noqa: E402
+from templates import softgpu, worker  # noqa: E402
+
+# What every entry point and handler may call: no body of one.
+RUNTIME = {'vcu_refuse', 'vcu_check_init', 'vcu_check_context', 'vcu_stream', *worker.rt_names()}
 
 
 def hidden(d, entries):
     """Calls and entry points whose steps only hand on to one function that no other step names."""
-    own = {m[1] for p in d.guest + d.host for m in [re.search(r'(\w+)\(', p)] if m and not m[1].startswith('cua_')}
     users, found = {}, []
     steps = [(x, 'answer', x.steps) for x in entries] + [(c, 'does', c.work) for c in d.calls]
     for x, _, list_ in steps:
         said = ' '.join(s.text for s in list_) + ' '.join(str(v) for p in getattr(x, 'params', []) for v in p.attrs.values())
-        for name in set(re.findall(r'\b(\w+)\(', said)) & own:
+        for name in set(re.findall(r'\b((?:wrk|vcu_(?!cu[A-Z]))\w+)\(', said)) - RUNTIME:
             users.setdefault(name, []).append(x.name)
     for x, end, list_ in steps:
         if any(s.kind in ('place', 'give', 'then', 'rows', 'add') for s in list_):

@@ -224,13 +224,11 @@ def render_h(d):
          '/* What the entry points do, by hand or generated; same parameters as in cuda.h. The exports, which trace,',
          ' * call these. A per-thread variant does so with vcu_per_thread set. */']
     o += [f'CUresult vcu_{name}({plist(params)});' for name, params, _, _ in exports(d)]
-    o += ['', '/* What the generated entry points call in the library around them. */']
-    o += [f'{p};' for p in d.guest]
     return '\n'.join(o + ['', '#endif', ''])
 
 
 def render_c(d):
-    o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '']
+    o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '#include "vgp_guest_steps.h"', '']
     for name, params, per_thread, x in exports(d):
         if x.entry == 'steps':
             o += steps_body(x, params)

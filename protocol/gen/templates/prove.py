@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """prove_CALL.c: statements about the decoder of each call of the worker, for CBMC (prove.sh). One file for each call: what
 CBMC reads costs it more than what it proves."""
-import os
 import re
 from templates import worker
 from templates.common import BANNER
@@ -69,14 +68,20 @@ PROMISED = {
 MAY_BE_NULL = ('wrk_graph_memory bytes',)
 
 
-def prototypes(d, here):
-    """name -> (type of the result, parameters), of all that handlers call in the worker."""
-    with open(os.path.join(here, 'vgp_worker_rt.h'), encoding='utf-8') as f:
-        text = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.S)
-    found = {}
-    for m in re.finditer(r'^([\w ]+[ *])(wrk_\w+)\(([^;{]*?)\)(?: __attribute__[^;]*)?;', text + ';\n'.join([''] + list(d.host)) + ';', re.M):
-        found[m[2]] = (m[1].strip(), re.sub(r'\s+', ' ', m[3]))
+def prototypes(headers):
+    """name -> (type of the result, parameters), of all that handlers call in the worker, whose headers these files are."""
+    found = worker.rt_names()
+    for path in headers:
+        with open(path, encoding='utf-8') as f:
+            found.update(worker.declared(f.read()))
     return found
+
+
+def declarations(text, known, d):
+    """The types of the worker that its functions are given, and those functions that are only pointed to."""
+    used = [n for n in worker.own_names(d) if re.search(rf'\b{n}\b', text)]
+    structs = sorted({s for n in used for s in re.findall(r'\bstruct wrk_\w+', ' '.join(known[n]))})
+    return [f'{s};' for s in structs] + [f'{known[n][0]} {n}({known[n][1]});' for n in used if not re.search(rf'\b{n}\(', text)]
 
 
 def stub(name, kind, params):
@@ -166,16 +171,16 @@ def statement(c, loops):
                 f'    __CPROVER_assert(c->reply_size <= sizeof(c->reply), "{c.name}: the reply has its size");', '}', '']
 
 
-def render(d, here):
+def render(d, headers):
     """name -> text of its file."""
-    known = prototypes(d, here)
+    known = prototypes(headers)
     files = {}
     for c in d.calls:
         text = '\n'.join(worker.handler(c, d))
         loops = any(s.kind == 'rows' for s in c.work) if c.worker == 'steps' else False
         head = '\n'.join(worker.preamble())
         top, decoders = head.split('#include "vgp_worker.h"\n')
-        o = [BANNER + top + '#include "vgp_worker.h"\n' + HEAD + decoders]
+        o = [BANNER + top + '#include "vgp_worker.h"\n' + HEAD + decoders] + declarations(text, known, d)
         for name in sorted(set(re.findall(r'\b(wrk_\w+)\(', text)) - {'wrk_malformed', 'wrk_where_n', f'wrk_do_{c.name}'} |
                            ({'wrk_where_end'} if 'wrk_where_end' in text else set())):
             o += stub(name, *known[name])

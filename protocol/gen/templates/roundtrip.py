@@ -4,11 +4,10 @@ them with the worker's decoder, compares, and sends random results back the same
 import re
 
 from facts import IN_A_STREAM
-from parse import split_cparams
 from templates.common import BANNER, HANDLES, SCALARS, elem_ctype, enc_params
 from templates.guest import LOCATION_ID
 from templates.provider import names
-from templates.worker import custom_proto
+from templates.worker import custom_proto, own_names, worker_texts
 
 
 LOCATION_KIND = (LOCATION_ID[0], 'type')
@@ -299,18 +298,31 @@ def fake_forward(c, d):
         '    return next_result();', '}', '']
 
 
-def fake_host(proto):
-    """What the steps of handlers call in the worker: nothing but a result of its type."""
-    m = re.match(r'^(.*?)(\w+)\((.*)\)$', proto)
-    if not m:
-        return [proto.replace('extern ', '') + ';', '']
-    kind = m[1].strip()
-    o = [proto, '{'] + [f'    (void){n};' for _, n in split_cparams(m[3])]
-    if kind in ('bool', 'uint32_t'):
-        o.append('    return 1;')
-    elif kind != 'void':
-        o += [f'    static {kind} none;', '    return none;']
-    return o + ['}', '']
+def fake_type(name, d):
+    """The type of what a function of the worker returns, as far as the steps tell; of the others a number or nothing is expected."""
+    for s in (s for c in d.calls for s in c.work):
+        if s.kind == 'rows' and s.result.startswith(f'{name}('):
+            return s.text.split()[0]
+        m = re.match(rf'(.*[ *])\w+ = {name}\(', s.text) if s.kind == 'with' else None
+        if m:
+            return m[1].strip()
+        if s.kind in ('check', 'does', 'add', 'set', 'exec', 'after') and re.match(rf'{name}\([^()]*(\([^()]*\)[^()]*)*\)$', s.text):
+            return 'CUresult'
+    return 'uint32_t'
+
+
+def render_steps(d):
+    """vgp_worker_steps.h of the tests: what the steps of handlers call in the worker, which does nothing."""
+    o = [BANNER]
+    for name in own_names(d):
+        kind = fake_type(name, d)
+        if not any(re.search(rf'\b{name}\(', text) for text in worker_texts(d)):
+            o += [f'#define {name} NULL', '']  # its address is used
+            continue
+        o += [f'static __attribute__((unused)) {kind} fake_{name}(int none, ...)', '{', '    (void)none;',
+              f'    return ({kind}){{{"1" if kind == "uint32_t" else "0"}}};', '}',
+              f'#define {name}(...) fake_{name}(0, ##__VA_ARGS__)', '']
+    return '\n'.join(o)
 
 
 def render(d):
@@ -318,8 +330,6 @@ def render(d):
     for c in d.calls:
         if c.worker != 'steps':
             o += fake_custom(c) if c.worker == 'custom' else fake_forward(c, d)
-    for p in d.host:
-        o += fake_host(p)
     stepped = [n for n in names(d) if n not in {c.name for c in d.calls if c.worker == 'forward'}]
     if stepped:
         o += ['/* Its arguments do not matter: it fills nothing. */', 'static CUresult fake_step(void)', '{',

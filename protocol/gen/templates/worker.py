@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """vgp_worker.[ch]: decoders and dispatch rows of the worker."""
+import os
 import re
 from templates.common import (BANNER, HANDLES, SCALARS, elem_ctype)
 
@@ -12,6 +13,30 @@ def provider_calls(c):
             if n not in found:
                 found.append(n)
     return found
+
+
+def worker_texts(d):
+    """All C text that the description gives to handlers."""
+    return [t for c in d.calls for t in [s.text + ' ' + s.result for s in c.work] + [str(v) for p in c.params for v in p.attrs.values()]]
+
+
+def declared(header):
+    """name -> (type of the result, parameters) of the worker's functions that a header's text declares."""
+    text = re.sub(r'/\*.*?\*/', '', header, flags=re.S)
+    return {m[2]: (m[1].strip(), re.sub(r'\s+', ' ', m[3])) for m in
+            re.finditer(r'^([A-Za-z_][\w ]*[ *])(wrk_\w+)\(([^;{]*?)\)(?: __attribute__[^;]*)?;', text, re.M)}
+
+
+def rt_names():
+    """name -> prototype of what the generated code may call in any worker."""
+    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'vgp_worker_rt.h'), encoding='utf-8') as f:
+        return declared(f.read())
+
+
+def own_names(d):
+    """What steps name in the worker besides that: vgp_worker_steps.h declares it."""
+    return sorted({n for text in worker_texts(d) for n in re.findall(r'\bwrk_\w+', re.sub(r'\bstruct \w+|"[^"]*"', '', text))}
+                  - {'wrk_provider', *rt_names()})
 
 
 def custom_proto(c):
@@ -401,8 +426,6 @@ def render_h(d):
             if c.var_out:
                 o += outs_struct(c)
             o.append(custom_proto(c) + ';')
-    o += ['', '/* What the generated handlers call in the worker around them. */']
-    o += [f'{p};' for p in d.host]
     return '\n'.join(o + ['', '#endif', ''])
 
 
@@ -428,6 +451,7 @@ def preamble():
 
 def render_c(d):
     o = [BANNER] + preamble()
+    o.insert(o.index('#include "vgp_worker.h"') + 1, '#include "vgp_worker_steps.h"')
     for c in d.calls:
         o += handler(c, d)
     o += ['static const struct vgp_dispatch rows[] = {']

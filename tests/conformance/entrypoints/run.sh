@@ -64,9 +64,7 @@ if [ -e "$libcuda" ]; then
         status=$?
         cat "$out/names.newest"
         ok "the names of the driver API, against the cuda.h of ${spec#*==}" $status
-        "${CC:-cc}" -std=gnu11 -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only -D__CUDA_API_VERSION_INTERNAL \
-            -I"$here/../../../protocol" -I"$generated" -isystem "$place/include" \
-            -isystem "$CUDA_HOME/include" "$generated/vgp_entry.c"
+        sh "$here/../../../protocol/signatures.sh" "$generated" "$place/include" "$CUDA_HOME/include"
         ok "every described signature is that of the cuda.h of ${spec#*==}" $?
     else
         not_run "names of the newest cuda.h" "$(tail -n 1 "$out/why")"

@@ -139,4 +139,50 @@ void vcu_func_let_go(struct vcu_func **f);
 
 #include "launch.h"
 
+/* ---- texture.c ---- */
+
+/* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
+CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d);
+/* The documented result for an array that is neither sparse nor has deferred mapping. */
+CUresult vcu_array_about(uint64_t handle, enum vgp_handle_type type);
+CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUdevice device);
+/* A texture or surface object; desc and view are of textures only. */
+CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res,
+                            const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view);
+CUresult vcu_texture_destroy(uint64_t number, bool surface);
+
+/* ---- texture_reference.c ---- */
+
+CUresult vcu_check_texref(CUtexref ref);
+/* The texture or surface reference of that name in a module; the worker is asked once. out: only checked. */
+CUresult vcu_module_ref(void *out, CUmodule module, const char *name, bool surface, uint64_t *handle);
+
+/* ---- launch.c, legacy_launch.c, occupancy.c ---- */
+
+/* what: 0 active clusters, 1 size of a cluster. */
+CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func, const CUlaunchConfig *config,
+                          uint32_t what);
+/* A launch with the settings made by cuFuncSetBlockShape, cuParamSet* etc. */
+CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream);
+/* Blocks per multiprocessor, and the dynamic shared memory (bytes) that so many leave to each. */
+CUresult vcu_occupancy_ask(int *blocks, CUfunction func, int threads, size_t shared, unsigned flags);
+CUresult vcu_occupancy_shared(size_t *shared, CUfunction func, int blocks, int threads);
+
+/* ---- limit.c: answers that the context keeps until it changes ---- */
+
+CUresult vcu_limit_get(size_t *value, CUlimit limit);
+CUresult vcu_limit_set(CUlimit limit, size_t value);
+/* Either may be NULL. */
+CUresult vcu_priority_range(int *least, int *greatest);
+
+/* ---- lookup.c ---- */
+
+/* Returns an address and enters it in the table, so that copies recognise it as device memory. A
+ * managed variable is managed for the program too, whichever call finds it. */
+CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint64_t size,
+                           CUdeviceptr *dptr_out, size_t *bytes_out);
+CUresult vcu_module_variable(const char *call, CUmodule hmod, const char *name, uint64_t *at, uint64_t *size);
+/* The number of functions of a module. */
+CUresult vcu_module_count(CUmodule mod, uint32_t *count);
+
 #endif

@@ -292,8 +292,6 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
-/* Returns an address and enters it in the table, so that copies recognise it as device memory. A
- * managed variable is managed for the program too, whichever call finds it. */
 CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint64_t size,
                            CUdeviceptr *dptr_out, size_t *bytes_out)
 {

@@ -4,6 +4,8 @@
  * is the one of the worker's driver, because kernels get it as a parameter. The descriptors that an
  * object was created from are kept here, with the handles as the program knows them.
  */
+#include "code.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +25,6 @@ struct object {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
 static struct btr_tree objects[2];                       /* textures, surfaces: struct object by number */
 
-/* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     CUresult r = vcu_check_uncaptured(call);
@@ -40,7 +41,6 @@ CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_D
     return CUDA_SUCCESS;
 }
 
-/* The documented result for an array that is neither sparse nor has deferred mapping. */
 CUresult vcu_array_about(uint64_t handle, enum vgp_handle_type type)
 {
     CUresult r = vcu_check_context();

@@ -567,7 +567,6 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context)
     return CUDA_SUCCESS;
 }
 
-/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
 CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
                               unsigned int *sms)
 {

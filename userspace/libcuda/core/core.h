@@ -106,6 +106,10 @@ CUresult vcu_check_usable(void);
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
 CUresult vcu_check_device(CUdevice ordinal);
 
+/* The atomic operations that a device can do on memory of the host (peer: CU_DEVICE_INVALID), or of a peer. */
+CUresult vcu_device_atomics(unsigned int *capabilities, const CUatomicOperation *operations,
+                            unsigned int count, CUdevice dev, CUdevice peer);
+
 /* ---- thread state --------------------------------------------------------------------------- */
 
 /* Arrays that capture queries return to the application; they grow as needed. */
@@ -148,6 +152,71 @@ static inline uint64_t vcu_thread_context(const struct vcu_thread *t)
 }
 /* Same for the calling thread. */
 uint64_t vcu_current_context(void);
+
+/* ---- checks of the handles that a program passes ---------------------------------------------- */
+
+/* The stream that a program names: NULL is another one in a per-thread variant. */
+static inline CUstream vcu_stream(CUstream s)
+{
+    return s == NULL && vcu_per_thread ? CU_STREAM_PER_THREAD : s;
+}
+/* Number of live green contexts of this process. */
+extern _Atomic uint32_t vcu_greens;
+/* For use while green contexts exist: false for a special value that the current green context does
+ * not have. */
+bool vcu_standard_stream_ok(CUstream s);
+/* True for the special values 0, 1, 2 and live stream handles. */
+static inline bool vcu_stream_ok(CUstream s)
+{
+    if ((uintptr_t)s > 2)
+        return vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
+    return __builtin_expect(vcu_greens == 0, 1) || vcu_standard_stream_ok(s);
+}
+/* Error for an invalid stream: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed
+ * green context. */
+CUresult vcu_stream_error(CUstream s);
+static inline CUresult vcu_check_stream(CUstream s)
+{
+    s = vcu_stream(s);
+    return vcu_stream_ok(s) ? CUDA_SUCCESS : vcu_stream_error(s);
+}
+/* True for special values and streams of the current context, as required for queued work. Checked
+ * here because the worker's answer would arrive after the call has returned. */
+bool vcu_stream_own(CUstream s);
+static inline CUresult vcu_check_own_stream(CUstream s)
+{
+    s = vcu_stream(s);
+    return !vcu_stream_ok(s)   ? vcu_stream_error(s)
+           : vcu_stream_own(s) ? CUDA_SUCCESS
+                               : CUDA_ERROR_INVALID_HANDLE;
+}
+static inline bool vcu_func_ok(CUfunction f)
+{
+    return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) || vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
+}
+
+/* True if the value has the form of a graph or node handle. Whether it is live is checked by the
+ * worker. */
+static inline bool vcu_graph_ok(CUgraph g)
+{
+    return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
+}
+static inline bool vcu_node_ok(CUgraphNode n)
+{
+    return VGP_HANDLE_TYPE((uintptr_t)n) == VGP_H_GRAPH_NODE;
+}
+static inline bool vcu_exec_ok(CUgraphExec x)
+{
+    return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
+}
+
+/* Short id of a graph, executable graph or node, derived from its handle. */
+static inline unsigned vcu_graph_number(const void *handle)
+{
+    uint64_t h = (uintptr_t)handle;
+
+    return VGP_HANDLE_INDEX(h) | VGP_HANDLE_GEN(h) << 20;
+}
 
 /* ---- handle.c ------------------------------------------------------------------------------- */
 
@@ -244,10 +313,33 @@ void vcu_context_drop(struct vcu_context *c);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
 uint64_t vcu_context_add_primary(int device);
 
+/* Constant properties of a context, which answer queries about it. */
+struct vcu_context_facts {
+    CUdevice device;
+    unsigned flags, api_version;
+    unsigned long long id;
+    bool live; /* created or retained */
+};
+/* Of the context named by NULL (the current one) or a handle: it need not be retained. */
+CUresult vcu_context_facts(CUcontext ctx, struct vcu_context_facts *out);
+/* CUDA_ERROR_INVALID_CONTEXT unless NULL or a handle names a context. */
+CUresult vcu_check_context_named(CUcontext ctx);
+/* cuCtxSynchronize: waits for all work of the current context. */
+CUresult vcu_context_wait(void);
+/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
+CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
+                              unsigned int *sms);
+
 /* ---- green.c -------------------------------------------------------------------------------- */
 
 /* Drops the stream handles of the context and of its green contexts. */
 void vcu_green_forget(const struct vcu_context *c);
+
+/* The checks of calls with a green context and an event. */
+CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent);
+/* The resources of a device, a context or a green context; what: VGP_RESOURCE_DEVICE, _CONTEXT, _GREEN. */
+CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green, CUdevResource *out,
+                          CUdevResourceType type);
 
 /* ---- coredump.c: a context's settings begin and end with it ---- */
 void vcu_coredump_begin(struct vcu_context *c);

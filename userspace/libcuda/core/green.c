@@ -408,7 +408,6 @@ CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, 
     return res == CUDA_SUCCESS ? vcu_resource_ask(VGP_RESOURCE_GREEN, 0, NULL, hCtx, resource, type) : res;
 }
 
-/* The checks of calls with a green context and an event. */
 CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent)
 {
     struct vcu_green *g;

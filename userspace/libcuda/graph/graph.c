@@ -226,11 +226,6 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 
 /* ---- graphs and their parts ------------------------------------------------------------------ */
 
-/*
- * Common rule of the lists: without arrays only the number is returned; else at most *count entries
- * are written, the rest of the arrays is set to NULL, and *count becomes the number written. An
- * array may be absent; edge data other than the default must not be lost silently.
- */
 CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgraphNode *to,
                          CUgraphEdgeData *edges, size_t *count, bool edges_matter)
 {

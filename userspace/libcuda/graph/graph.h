@@ -111,4 +111,36 @@ void vcu_node_forget_graph(CUgraph graph);
 /* A context takes its executable graphs with it; copies of pageable memory are captured. */
 extern const struct vcu_unit_ops vcu_graph_unit, vcu_copy_node_unit;
 
+/* ---- graph.c ---- */
+
+CUresult vcu_graph_check_launch(CUgraphExec exec, CUstream stream);
+/*
+ * Common rule of the lists: without arrays only the number is returned; else at most *count entries
+ * are written, the rest of the arrays is set to NULL, and *count becomes the number written. An
+ * array may be absent; edge data other than the default must not be lost silently.
+ */
+CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgraphNode *to,
+                         CUgraphEdgeData *edges, size_t *count, bool edges_matter);
+/* By the same rule: what a node depends on, or what depends on it. */
+CUresult vcu_node_neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges,
+                             size_t *n);
+
+/* ---- node.c ---- */
+
+/* Adds or removes edges. Split into calls of maximum size; an error leaves the edges before it, as the driver does. */
+CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                         const CUgraphEdgeData *data, size_t n, bool remove);
+/* set: *value is stored, else read: 0 or 1. */
+CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t *value);
+
+/* ---- user_object.c ---- */
+
+/* count: of references, 1 to INT32_MAX. */
+CUresult vcu_user_object_check(CUuserObject object, unsigned count);
+CUresult vcu_user_object_retain(CUuserObject object, unsigned count);
+CUresult vcu_user_object_release(CUuserObject object, unsigned count);
+/* Gives references to a graph, or takes them from it. */
+CUresult vcu_graph_user_object(CUgraph graph, CUuserObject object, unsigned count, unsigned flags,
+                               bool release);
+
 #endif

@@ -80,7 +80,6 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
     return r == CUDA_SUCCESS ? no_migration("cuMemPrefetchAsync") : r;
 }
 
-/* Checks a batch of n ranges, with or without locations. */
 CUresult vcu_advice_batch(const char *call, CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t *idxs,
                           size_t nlocs, unsigned long long flags, CUstream stream)
 {

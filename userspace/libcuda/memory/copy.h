@@ -87,4 +87,29 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 /* Pure part, for the test: merges rows and planes that follow each other without a gap. */
 void vcu_copy_simplify(struct vcu_copy *c);
 
+/* ---- memcpy.c ---- */
+
+/* Result `res` of a fill that was put into the thread's own stream: waits for it where the memory is the host's, as the
+ * driver does. */
+CUresult vcu_memset_of_thread(CUdeviceptr dst, CUresult res);
+/* limited: the pitch may not exceed the device's maximum. */
+CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream, bool async);
+/* A single worker has all devices of the process in one address space: inside of one device a peer
+ * copy is a device copy. */
+CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                       CUcontext src_context, size_t n, CUstream stream, bool async);
+/* Source or destination of a single-row copy. */
+enum vcu_row { VCU_ROW_HOST, VCU_ROW_DEVICE, VCU_ROW_ARRAY };
+/* A copy of n bytes; dst_x and src_x: bytes from the start of an array, 0 for memory. */
+CUresult vcu_copy_row(const char *call, enum vcu_row dst_kind, uint64_t dst, size_t dst_x,
+                      enum vcu_row src_kind, uint64_t src, size_t src_x, size_t n, CUstream stream,
+                      bool async);
+
+/* ---- copy_batch.c ---- */
+
+/* Brings a copy between two contexts into *plain; the contexts are checked. */
+CUresult vcu_peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3D *plain);
+/* How lib/driver/copy_batch.h issues each copy of a batch. */
+extern const struct cua_batch_ops vcu_batch_ops;
+
 #endif

@@ -233,7 +233,6 @@ static CUresult host_memory_take(void *p, bool registered, struct vcu_place *pla
     return CUDA_SUCCESS;
 }
 
-/* Ends memory that is `registered` or allocated; no context need be current. */
 CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
 {
     struct vcu_place place;

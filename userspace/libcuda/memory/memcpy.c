@@ -45,8 +45,6 @@ static CUresult run_between(const char *call, struct vcu_copy *c)
     return res == CUDA_SUCCESS && (src || dst) ? vgp_call_cuStreamSynchronize(c->stream) : res;
 }
 
-/* A single worker has all devices of the process in one address space: inside of one device a peer
- * copy is a device copy. */
 CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                        CUcontext src_context, size_t n, CUstream stream, bool async)
 {

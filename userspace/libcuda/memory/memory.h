@@ -150,4 +150,35 @@ void vcu_chunk_give_later(struct vcu_chunk *c);
 #include "copy.h"
 #include "managed.h"
 
+/* ---- advice.c ---- */
+
+/* Checks a batch of n ranges, with or without locations. */
+CUresult vcu_advice_batch(const char *call, CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t *idxs,
+                          size_t nlocs, unsigned long long flags, CUstream stream);
+
+/* ---- host_memory.c ---- */
+
+/* Ends memory that is `registered` or allocated; no context need be current. */
+CUresult vcu_host_memory_end(void *p, bool registered, const char *call);
+
+/* ---- multicast.c ---- */
+
+/* Checks of calls with an object of the process; the worker checks that it is a multicast object,
+ * not memory. */
+CUresult vcu_multicast_check(const char *call, uint64_t handle);
+
+/* ---- pool.c ---- */
+
+/* The documentation's code for a bad pool is INVALID_VALUE, everywhere. */
+CUresult vcu_pool_check(CUmemoryPool pool);
+/* The calls of 13.0 name a location and a type; only device memory exists. */
+CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUmemAllocationType type);
+/* The device's default pool, or (current) the one that its allocations come from. */
+CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current);
+
+/* ---- external_memory.c ---- */
+
+/* How lib/driver/external_memory.h maps and unmaps. */
+extern const struct cua_memory_ops vcu_memory_ops;
+
 #endif

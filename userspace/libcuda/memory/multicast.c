@@ -154,8 +154,6 @@ CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUm
     return CUDA_SUCCESS;
 }
 
-/* Checks of calls with an object of the process; the worker checks that it is a multicast object,
- * not memory. */
 CUresult vcu_multicast_check(const char *call, uint64_t handle)
 {
     CUresult res = check_feature(call);

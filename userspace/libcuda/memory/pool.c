@@ -11,7 +11,6 @@ static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t default_pools[VCU_MAX_DEVICES];
 static uint64_t current_pools[VCU_MAX_DEVICES]; /* set by cuDeviceSetMemPool; 0: the default one */
 
-/* The documentation's code for a bad pool is INVALID_VALUE, everywhere. */
 CUresult vcu_pool_check(CUmemoryPool pool)
 {
     CUresult res = vcu_check_init();
@@ -82,7 +81,6 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return res;
 }
 
-/* The calls of 13.0 name a location and a type; only device memory exists. */
 CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult res = vcu_check_init();

@@ -8,7 +8,6 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-/* A captured event has a separate error, which the worker returns. */
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent)
 {
     CUresult res = vcu_check_usable();

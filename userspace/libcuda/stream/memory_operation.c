@@ -3,6 +3,8 @@
  * Stream memory operations: a stream writes a word or waits for one. A single operation on known
  * memory is sent without a reply; an operation that the worker may refuse has a reply.
  */
+#include "stream.h"
+
 #include "../memory/memory.h"
 
 #include "vgp_entry.h"
@@ -33,7 +35,6 @@ static bool writable_in_place(CUdeviceptr addr, unsigned size)
                                                 (place.m.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0);
 }
 
-/* True when the worker cannot refuse it for its arguments; what only some devices support is left to it. */
 bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
 {
     bool waits = cua_memory_operation_waits(operation);

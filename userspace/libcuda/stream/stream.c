@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams and events: the calls answered in the guest; all other calls are generated. */
-#include "../memory/memory.h"
+#include "stream.h"
 
 #include <string.h>
+
+#include "../memory/memory.h"
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
@@ -25,7 +27,6 @@ CUresult vcu_cuStreamDestroy_v2(CUstream hStream)
     return res;
 }
 
-/* cuStreamSynchronize in a live context. */
 CUresult vcu_stream_wait(CUstream hStream)
 {
     CUstream stream = vcu_stream(hStream);
@@ -35,7 +36,6 @@ CUresult vcu_stream_wait(CUstream hStream)
     return vcu_wait_answered(stream, false) ? CUDA_SUCCESS : vgp_call_cuStreamSynchronize(stream);
 }
 
-/* cuStreamQuery, which needs no current context. */
 CUresult vcu_stream_query(CUstream hStream)
 {
     if (!vcu_stream_ok(hStream))

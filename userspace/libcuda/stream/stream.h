@@ -52,6 +52,38 @@ bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 /* Announces a number of expected runs: a thread listens until they have happened. */
 void vcu_hostfunc_expect(uint32_t runs);
 
+/* ---- stream.c ---- */
+
+/* cuStreamQuery, which needs no current context. */
+CUresult vcu_stream_query(CUstream stream);
+/* cuStreamSynchronize in a live context. */
+CUresult vcu_stream_wait(CUstream stream);
+
+/* ---- capture.c ---- */
+
+/* Into a new graph, or (graph) behind these dependencies of an existing one. */
+CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t n);
+/* A captured event has a separate error, which the worker returns. */
+CUresult vcu_capture_check_event(const char *call, CUevent hEvent);
+/* All outputs but the status may be NULL; lossy: the caller cannot be given edge data that is not the default. */
+CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint64_t *id_out,
+                          CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                          const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy);
+
+/* ---- memory_operation.c ---- */
+
+/* True when the worker cannot refuse it for its arguments; what only some devices support is left to it. */
+bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags);
+/* One operation, with a reply. */
+CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags);
+
+/* ---- external_semaphore.c ---- */
+
+/* params: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS or _SIGNAL_PARAMS, n of them. */
+CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles,
+                             const void *params, unsigned n, CUstream stream);
+
 #include "external_semaphore.h"
 
 #endif

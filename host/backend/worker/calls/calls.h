@@ -55,8 +55,8 @@ struct wrk_lent_context {
 };
 CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_context *lent);
 void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *lent);
-/* Notes a new exportable pool; if out of memory it cannot be exported. */
-void wrk_share_note_pool(CUmemoryPool pool);
+/* Notes a new pool that may be exported, which one without handle types may not; if out of memory it cannot be. */
+void wrk_share_note_pool(CUmemoryPool pool, uint32_t handle_types);
 
 /* ---- nvml.c ---- */
 
@@ -91,6 +91,45 @@ void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size);
 /* Checks an image from the wire and adds padding behind it; *copy is to be freed by the caller.
  * INVALID_IMAGE, with a detail for the trace, if it claims more bytes than were sent. */
 CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy);
+
+/* ---- what the steps of calls need (vgp_worker.c) ---- */
+
+/* session.c: a device's attribute as the guest is shown it. */
+int wrk_attribute_shown(uint32_t attribute, int value);
+
+/* code/module.c: notes what the two below then store; *out has room for the call's maximum, the result is the number. */
+CUresult wrk_function_describe(CUfunction f);
+/*
+ * NVIDIA's driver knows a kernel's parameters where a context is current (seen with 580); the program may have none.
+ */
+CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device);
+uint32_t wrk_function_attributes(int32_t *out);
+uint32_t wrk_param_layout(uint32_t *out);
+/* A driver before 12.4 does not say, and loads at the first launch. */
+CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state);
+
+/* context/stream.c */
+CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n);
+/* Attributes of streams whose value is plain data. */
+bool wrk_stream_attribute(uint32_t id);
+
+/* memory/vmm.c, memory/ipc.c */
+uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle);
+/* Bytes of the allocation around an address; 0: none. */
+uint64_t wrk_allocation_size(CUdeviceptr p);
+/* Memory of the host's processors is not counted by any quota, and what is exported by anything but
+ * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
+CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location);
+
+/* memory/multicast.c */
+CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags);
+/* An object that other processes could open would leave the VM. */
+CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types);
+/* INVALID_VALUE unless the handle is a multicast object of the client. */
+CUresult wrk_multicast_check(struct wrk_call *c, uint64_t handle);
+void wrk_multicast_added(struct wrk_call *c, uint64_t handle, int32_t device);
+void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset,
+                           uint64_t size);
 
 /* ---- context/watch.c: events and streams that the guest has asked for; dispatcher ---- */
 

@@ -72,6 +72,11 @@ static struct exec *need(CUgraphExec object)
     return x;
 }
 
+void wrk_memory_node_made(void)
+{
+    wrk_memory_nodes_made++;
+}
+
 /* ---- memory ---- */
 
 static int graph_devices(void)

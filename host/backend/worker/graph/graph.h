@@ -132,6 +132,7 @@ bool wrk_exec_stale(CUgraphExec exec);
 
 /* Number of allocation and free nodes ever created by calls or captures; 0: no graph has any. */
 extern uint64_t wrk_memory_nodes_made;
+void wrk_memory_node_made(void);
 /* True if g or a child graph has such nodes. bytes (optional): peak memory of a launch, by device. */
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
 /* Bytes that the provider holds for graphs. */
@@ -241,5 +242,32 @@ struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx);
 void wrk_host_func_context_gone(struct wrk_host_page *page, bool registered);
 /* No-op function for a node that no longer moves bytes. */
 void wrk_host_func_nothing(void *unused);
+
+/* ---- what the steps of calls need (vgp_worker.c) ---- */
+
+/* Records a graph owned by the client; destroyed if out of memory for its record. */
+CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle);
+/* Graph of a node, owned by the node from now on. */
+CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle);
+/* Ends the record of a graph that the provider has destroyed. */
+void wrk_graph_gone(struct wrk_call *c, uint64_t graph);
+/* False for a graph of a node, or of a capture in progress: it is not the client's to destroy. */
+bool wrk_graph_is_clients(struct wrk_call *c, uint64_t graph);
+/* True while a capture records into it. */
+bool wrk_graph_captured(struct wrk_call *c, uint64_t graph);
+/* Handle of the node of a graph that the provider calls `object`. */
+CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, uint64_t *handle);
+/* Handle of the node's graph. */
+uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node);
+bool wrk_node_is_copy(struct wrk_call *c, uint64_t node);
+/* own: its type for the provider, which treats semaphore nodes as host-function nodes. */
+uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own);
+/* The addresses are device addresses: the provider checks them against what this client has, or the
+ * GPU's page tables do. */
+CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address,
+                                              uint64_t value);
+/* From four words for each; out: room for nwords / 4. */
+CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out,
+                                      const uint64_t *words, uint32_t nwords);
 
 #endif

@@ -134,7 +134,6 @@ uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
 
 /* ---- graphs ---- */
 
-/* Records a graph owned by the client; destroyed if out of memory for its record. */
 CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle)
 {
     struct wrk_graph *g = wrk_graph_of(c->w, object);
@@ -199,7 +198,6 @@ CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, 
     return r;
 }
 
-/* Graph of a node, owned by the node from now on. */
 CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle)
 {
     struct wrk_gnode *n;
@@ -232,7 +230,6 @@ uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node)
     return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS ? n->graph->handle : 0;
 }
 
-/* own: its type for the provider, which treats semaphore nodes as host-function nodes. */
 uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own)
 {
     struct wrk_gnode *n;

@@ -190,8 +190,6 @@ CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_
 
 #define OPERATION_WORDS 4u
 
-/* The addresses are device addresses: the provider checks them against what this client has, or the
- * GPU's page tables do. */
 CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address,
                                               uint64_t value)
 {

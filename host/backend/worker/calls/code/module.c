@@ -289,9 +289,6 @@ CUresult wrk_function_describe(CUfunction f)
     return module_describe(f, NULL, 0);
 }
 
-/*
- * NVIDIA's driver knows a kernel's parameters where a context is current (seen with 580); the program may have none.
- */
 CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
 {
     struct wrk_lent_context lent;
@@ -306,7 +303,6 @@ CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
     return r;
 }
 
-/* A driver before 12.4 does not say, and loads at the first launch. */
 CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state)
 {
     CUfunctionLoadingState is = CU_FUNCTION_LOADING_STATE_LOADED;

@@ -15,7 +15,6 @@ CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint3
     return CUDA_SUCCESS;
 }
 
-/* Attributes of streams whose value is plain data. */
 bool wrk_stream_attribute(uint32_t id)
 {
     return id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||

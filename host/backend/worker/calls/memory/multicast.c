@@ -26,7 +26,6 @@ static CUresult multicast_refuse(struct wrk_call *c, CUresult r, const char *why
     return r;
 }
 
-/* An object that other processes could open would leave the VM. */
 CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types)
 {
     return handle_types ? multicast_refuse(c, CUDA_ERROR_NOT_SUPPORTED,

@@ -36,11 +36,11 @@ static bool pool_share_note(CUmemoryPool pool, const uint8_t *token, bool import
     return true;
 }
 
-void wrk_share_note_pool(CUmemoryPool pool)
+void wrk_share_note_pool(CUmemoryPool pool, uint32_t handle_types)
 {
     uint8_t token[VGB_TOKEN];
 
-    if (wrk_share_latest(token))
+    if (handle_types && wrk_share_latest(token))
         pool_share_note(pool, token, false);
 }
 

@@ -147,8 +147,6 @@ void wrk_allocation_free(struct wrk_allocation *al)
     free(al);
 }
 
-/* Memory of the host's processors is not counted by any quota, and what is exported by anything but
- * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
 CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location)
 {
     if (handle_types & ~wrk_share_handle_types()) {
