@@ -89,9 +89,13 @@ void vcu_copy_simplify(struct vcu_copy *c);
 
 /* ---- memcpy.c ---- */
 
-/* Result `res` of a fill that was put into the thread's own stream: waits for it where the memory is the host's, as the
- * driver does. */
-CUresult vcu_memset_of_thread(CUdeviceptr dst, CUresult res);
+/*
+ * Fills n elements of `element` bytes (1, 2 or 4), or `height` rows of `width` elements, `pitch` bytes apart. A per-thread
+ * variant puts the fill into the thread's own stream, and waits for it where the memory is the host's, as the driver does.
+ */
+CUresult vcu_memset_row(CUdeviceptr dst, unsigned element, uint32_t value, size_t n);
+CUresult vcu_memset_rows(CUdeviceptr dst, size_t pitch, unsigned element, uint32_t value, size_t width,
+                         size_t height);
 /* limited: the pitch may not exceed the device's maximum. */
 CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream, bool async);
 /* A single worker has all devices of the process in one address space: inside of one device a peer

@@ -17,11 +17,43 @@ static bool on_device(uint64_t addr)
     return vcu_memory_is_device(addr, 0);
 }
 
-CUresult vcu_memset_of_thread(CUdeviceptr dst, CUresult res)
+/* Result `res` of a fill that was put into the thread's own stream: waits for it where the memory is the host's. */
+static CUresult memset_of_thread(CUdeviceptr dst, CUresult res)
 {
     if (res != CUDA_SUCCESS || on_device(dst) || vcu_stream_captured(CU_STREAM_PER_THREAD))
         return res;
     return vgp_call_cuStreamSynchronize(CU_STREAM_PER_THREAD);
+}
+
+CUresult vcu_memset_row(CUdeviceptr dst, unsigned element, uint32_t value, size_t n)
+{
+    const CUstream own = CU_STREAM_PER_THREAD;
+
+    if (!vcu_per_thread)
+        return element == 1   ? vgp_call_cuMemsetD8_v2(dst, (unsigned char)value, n)
+               : element == 2 ? vgp_call_cuMemsetD16_v2(dst, (unsigned short)value, n)
+                              : vgp_call_cuMemsetD32_v2(dst, value, n);
+    return memset_of_thread(dst, element == 1 ? vgp_call_cuMemsetD8Async(dst, (unsigned char)value, n, own)
+                                 : element == 2
+                                     ? vgp_call_cuMemsetD16Async(dst, (unsigned short)value, n, own)
+                                     : vgp_call_cuMemsetD32Async(dst, value, n, own));
+}
+
+CUresult vcu_memset_rows(CUdeviceptr dst, size_t pitch, unsigned element, uint32_t value, size_t width,
+                         size_t height)
+{
+    const CUstream own = CU_STREAM_PER_THREAD;
+    const unsigned char byte = (unsigned char)value;
+    const unsigned short half = (unsigned short)value;
+
+    if (!vcu_per_thread)
+        return element == 1   ? vgp_call_cuMemsetD2D8_v2(dst, pitch, byte, width, height)
+               : element == 2 ? vgp_call_cuMemsetD2D16_v2(dst, pitch, half, width, height)
+                              : vgp_call_cuMemsetD2D32_v2(dst, pitch, value, width, height);
+    return memset_of_thread(
+        dst, element == 1   ? vgp_call_cuMemsetD2D8Async(dst, pitch, byte, width, height, own)
+             : element == 2 ? vgp_call_cuMemsetD2D16Async(dst, pitch, half, width, height, own)
+                            : vgp_call_cuMemsetD2D32Async(dst, pitch, value, width, height, own));
 }
 
 /* The context of a side that is memory of the host does not matter. */

@@ -176,6 +176,15 @@ CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUme
 /* The device's default pool, or (current) the one that its allocations come from. */
 CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current);
 
+/* Tells the worker of a pool whose handle is minted. */
+CUresult vcu_pool_create(uint64_t handle, const CUmemPoolProps *p);
+
+/* ---- vmm.c ---- */
+
+/* Tells the worker of physical memory whose handle is minted. */
+CUresult vcu_allocation_create(uint64_t handle, size_t size, const CUmemAllocationProp *p,
+                               unsigned long long flags);
+
 /* ---- external_memory.c ---- */
 
 /* How lib/driver/external_memory.h maps and unmaps. */

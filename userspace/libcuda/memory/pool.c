@@ -40,6 +40,12 @@ static CUresult default_pool_locked(CUdevice dev, uint64_t *pool)
     return res;
 }
 
+CUresult vcu_pool_create(uint64_t handle, const CUmemPoolProps *p)
+{
+    return vgp_call_vgpMemPoolCreate((CUmemoryPool)(uintptr_t)handle, p->allocType, p->handleTypes,
+                                     p->location.type, p->location.id, p->maxSize, p->usage);
+}
+
 CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current)
 {
     struct vcu_device *d;

@@ -25,6 +25,14 @@ static uint64_t vmm_number(CUmemGenericAllocationHandle h)
     (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT | \
      CU_MEM_HANDLE_TYPE_FABRIC)
 
+CUresult vcu_allocation_create(uint64_t handle, size_t size, const CUmemAllocationProp *p,
+                               unsigned long long flags)
+{
+    return vgp_call_vgpMemCreate(handle, size, p->type, p->requestedHandleTypes, p->location.type,
+                                 p->location.id, p->allocFlags.compressionType,
+                                 p->allocFlags.gpuDirectRDMACapable, p->allocFlags.usage, flags);
+}
+
 CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                            CUmemAllocationGranularity_flags option)
 {

@@ -134,7 +134,7 @@ static bool all_ordinary(const uint64_t *edges, uint64_t n)
 
 CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint64_t *id_out,
                           CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                          const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy)
+                          const CUgraphEdgeData **edges_out, size_t *n_out)
 {
     const struct vcu_lent *lent = &vcu_thread()->lent;
     uint32_t status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -159,7 +159,7 @@ CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cu
     *status_out = (CUstreamCaptureStatus)status;
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return CUDA_SUCCESS; /* the others are only written while capturing */
-    if (lossy && !all_ordinary(lent->edges, total))
+    if (dependencies_out != NULL && edges_out == NULL && !all_ordinary(lent->edges, total))
         return CUDA_ERROR_LOSSY_QUERY;
     if (id_out != NULL)
         *id_out = id;

@@ -35,7 +35,8 @@ static bool writable_in_place(CUdeviceptr addr, unsigned size)
                                                 (place.m.flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0);
 }
 
-bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
+/* True when the worker cannot refuse it for its arguments; what only some devices support is left to it. */
+static bool memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
 {
     bool waits = cua_memory_operation_waits(operation);
     unsigned size = cua_memory_operation_width(operation);
@@ -56,9 +57,23 @@ static CUresult memop_check(CUstream *stream)
     return vcu_check_own_stream(*stream);
 }
 
-CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags)
+CUresult vcu_memop_issue(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value,
+                         unsigned flags)
 {
-    return memop_send(stream, &(struct cua_memory_operation){operation, flags, addr, value}, 1, 0);
+    const struct cua_memory_operation one = {operation, flags, addr, value};
+
+    if (!memop_certain(operation, addr, flags))
+        return memop_send(stream, &one, 1, 0);
+    switch (operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        return vgp_call_cuStreamWaitValue32_v2(stream, addr, (cuuint32_t)value, flags);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return vgp_call_cuStreamWaitValue64_v2(stream, addr, value, flags);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        return vgp_call_cuStreamWriteValue32_v2(stream, addr, (cuuint32_t)value, flags);
+    default:
+        return vgp_call_cuStreamWriteValue64_v2(stream, addr, value, flags);
+    }
 }
 
 CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,

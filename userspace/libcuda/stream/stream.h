@@ -66,17 +66,16 @@ CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMod
                            const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t n);
 /* A captured event has a separate error, which the worker returns. */
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent);
-/* All outputs but the status may be NULL; lossy: the caller cannot be given edge data that is not the default. */
+/* All outputs but the status may be NULL. LOSSY_QUERY: the dependencies have edge data, which the caller does not ask for. */
 CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint64_t *id_out,
                           CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                          const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy);
+                          const CUgraphEdgeData **edges_out, size_t *n_out);
 
 /* ---- memory_operation.c ---- */
 
-/* True when the worker cannot refuse it for its arguments; what only some devices support is left to it. */
-bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags);
-/* One operation, with a reply. */
-CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags);
+/* One wait or write (a CU_STREAM_MEM_OP_*_VALUE_*): with a reply unless the worker cannot refuse it. */
+CUresult vcu_memop_issue(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value,
+                         unsigned flags);
 
 /* ---- external_semaphore.c ---- */
 

@@ -110,6 +110,9 @@ CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state
 
 /* context/stream.c */
 CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n);
+/* The addresses are device addresses; sizes in bytes; actual: where the device writes the size, 0: nowhere. */
+CUmemDecompressParams wrk_decompression(uint64_t src, uint64_t src_bytes, uint64_t dst, uint64_t dst_bytes,
+                                        uint64_t actual, uint32_t algorithm);
 /* Attributes of streams whose value is plain data. */
 bool wrk_stream_attribute(uint32_t id);
 

@@ -270,4 +270,9 @@ CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags
 CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out,
                                       const uint64_t *words, uint32_t nwords);
 
+/* Parameters of an allocation node; bytes: its size; access: kept by reference. */
+CUDA_MEM_ALLOC_NODE_PARAMS wrk_alloc_node(uint32_t type, uint32_t handle_types, uint32_t location_type,
+                                          int32_t location, uint64_t bytes, const CUmemAccessDesc *access,
+                                          size_t n);
+
 #endif

@@ -7,6 +7,19 @@
 
 /* ---- memory ---- */
 
+CUDA_MEM_ALLOC_NODE_PARAMS wrk_alloc_node(uint32_t type, uint32_t handle_types, uint32_t location_type,
+                                          int32_t location, uint64_t bytes, const CUmemAccessDesc *access,
+                                          size_t n)
+{
+    return (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = (CUmemAllocationType)type,
+                      .handleTypes = (CUmemAllocationHandleType)handle_types,
+                      .location = {.type = (CUmemLocationType)location_type, .id = location}},
+        .accessDescs = n ? access : NULL,
+        .accessDescCount = n,
+        .bytesize = bytes};
+}
+
 CUresult wrk_do_vgpGraphMemNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphMemNodeGet *a,
                                    struct vgp_ret_vgpGraphMemNodeGet *ret,
                                    struct vgp_outs_vgpGraphMemNodeGet *o)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensor maps, and the memory operations and stream attributes that are passed on. */
+/* Tensor maps, and the memory operations, decompressions and stream attributes that are passed on. */
 #include "../calls.h"
 
 #include <string.h>
@@ -13,6 +13,17 @@ CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint3
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
+}
+
+CUmemDecompressParams wrk_decompression(uint64_t src, uint64_t src_bytes, uint64_t dst, uint64_t dst_bytes,
+                                        uint64_t actual, uint32_t algorithm)
+{
+    return (CUmemDecompressParams){.srcNumBytes = src_bytes,
+                                   .dstNumBytes = dst_bytes,
+                                   .dstActBytes = (cuuint32_t *)(uintptr_t)actual,
+                                   .src = (const void *)(uintptr_t)src,
+                                   .dst = (void *)(uintptr_t)dst,
+                                   .algo = (CUmemDecompressAlgorithm)algorithm};
 }
 
 bool wrk_stream_attribute(uint32_t id)
