@@ -5,7 +5,6 @@
 
 #include "calls/calls.h"
 #include "core/core.h"
-#include "core/share.h"
 #include "graph/graph.h"
 #include "memory/memory.h"
 
