@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "../testing/range.h"
+
 #define ROOM 1024u
 
 static void copies_every_length_and_alignment(void **state)
@@ -41,7 +43,7 @@ static unsigned rounds(struct blk_choice *c, unsigned n, const uint64_t *ns)
     for (unsigned i = 0; i < n; i++) {
         const uint32_t kind = blk_choose(c);
 
-        assert_in_range(kind, 0, c->kinds - 1);
+        assert_uint_in_range(kind, 0, c->kinds - 1);
         other += kind != fastest;
         blk_learn(c, kind, 1u << 20, ns[kind] << 10);
     }
@@ -61,9 +63,9 @@ static void the_fastest_kind_is_found(void **state)
         rounds(&far, kinds * (BLK_KEPT + 1), far_ns);
         assert_int_equal(far.best, kinds - 1);
         /* After that trials are rare, and become rarer. */
-        assert_in_range(rounds(&near, 1000, near_ns), 4, 6 * BLK_BURST);
-        assert_in_range(rounds(&far, 1000, far_ns), 4, 6 * BLK_BURST);
-        assert_in_range(rounds(&near, 10000, near_ns), 10 * BLK_BURST, 25 * BLK_BURST);
+        assert_uint_in_range(rounds(&near, 1000, near_ns), 4, 6 * BLK_BURST);
+        assert_uint_in_range(rounds(&far, 1000, far_ns), 4, 6 * BLK_BURST);
+        assert_uint_in_range(rounds(&near, 10000, near_ns), 10 * BLK_BURST, 25 * BLK_BURST);
     }
 }
 
@@ -128,7 +130,7 @@ static void unmeasured_copies_have_trials(void **state)
         assert_false(i < 2500 && c.best != 0);
     }
     assert_int_equal(c.best, 1);
-    assert_in_range(measured, 2 * BLK_KEPT + 20, 200);
+    assert_uint_in_range(measured, 2 * BLK_KEPT + 20, 200);
 }
 
 /* The worker is moved to a processor that shares a cache, and back. */

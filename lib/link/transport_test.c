@@ -161,7 +161,7 @@ static void start(enum behaviour how)
     setenv("VGPU_SOCKET", b.path, 1);
 }
 
-static void stop(struct lnk_transport *t)
+static void stop_transport(struct lnk_transport *t)
 {
     if (t->ops != NULL)
         t->ops->close(t);
@@ -198,7 +198,7 @@ static void test_good(void **state)
     t.ops->doorbell(&t);
     assert_int_equal(read(b.bell, &bell, sizeof(bell)), 8);
     assert_int_equal(bell, 1);
-    stop(&t);
+    stop_transport(&t);
 }
 
 static void test_refusals(void **state)
@@ -228,7 +228,7 @@ static void test_refusals(void **state)
         if (rc != rows[i].error || strstr(t.why, rows[i].text) == NULL)
             fail_msg("row %zu: %d, %s", i, rc, t.why);
         assert_null(t.ops); /* everything is closed again */
-        stop(&t);
+        stop_transport(&t);
     }
 }
 
@@ -283,7 +283,7 @@ static void test_wait(void **state)
     pthread_create(&other, NULL, hang_up_later, NULL);
     assert_int_equal(t.ops->wait(&t, seen, -1), -ENODEV); /* no deadline, but no hanging either */
     pthread_join(other, NULL);
-    stop(&t);
+    stop_transport(&t);
 }
 
 static void test_shared_memory(void **state)
@@ -312,7 +312,7 @@ static void test_shared_memory(void **state)
     assert_int_equal(b.last_map.region, m.region);
     munmap(own, 8192);
     assert_int_equal(t.ops->share(&t, own, 8192, false, &n), -EFAULT);
-    stop(&t);
+    stop_transport(&t);
 }
 
 /* A child sees the contents, and what it writes stays its own. */
@@ -369,7 +369,7 @@ static void test_unshared(void **state)
     close(fd);
     close(other);
     munmap(own, 3 * 4096);
-    stop(&t);
+    stop_transport(&t);
 }
 
 /* Memory that others have, and a process without descriptors: nothing is changed. */
@@ -403,7 +403,7 @@ static void test_not_shared(void **state)
     close(fd);
     munmap(own, 12288);
     munmap(q, 4096);
-    stop(&t);
+    stop_transport(&t);
 }
 
 static void test_shared_memory_refused(void **state)
@@ -424,7 +424,7 @@ static void test_shared_memory_refused(void **state)
         assert_true(t.why[0] != '\0');
         /* The words by which vgpu doctor knows the option. */
         assert_int_equal(strstr(t.why, "(vgpu-backend --pin-quota)") != NULL, rows[i].how == MAP_QUOTA);
-        stop(&t);
+        stop_transport(&t);
     }
 }
 
@@ -441,7 +441,7 @@ static void test_forked(void **state)
     assert_int_equal(t.fd, -1);
     assert_int_equal(t.bell_fd, -1);
     close(fd);
-    stop(&t);
+    stop_transport(&t);
 }
 
 /* ---- places ---- */
@@ -506,7 +506,7 @@ static void test_first_place(void **state)
     assert_null(t.ops);
     assert_int_equal(lnk_transport_open_at(&t, &list[1]), 0);
     assert_int_equal(t.number, 1);
-    stop(&t);
+    stop_transport(&t);
 }
 
 static void test_identity(void **state)

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "../../lib/testing/range.h"
 #include <cuda.h>
 
 #include "nvml_abi.h"
@@ -477,7 +479,7 @@ static void work_is_utilization(void **state)
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
     pthread_join(t, NULL);
-    assert_in_range(u.gpu, 1, 100);
+    assert_uint_in_range(u.gpu, 1, 100);
 }
 
 /* PyTorch counts the devices with NVML, then forks: neither NVML nor CUDA may mind. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+#include "../../lib/testing/range.h"
 #include <cuda.h>
 
 #include "library.h"
@@ -157,9 +159,9 @@ static void test_clock(void **state)
     assert_int_equal(gpu, 0);
     assert_int_equal(asked, 2);
     assert_int_equal(rates(0, 2 * s, s, s, &gpu), NVML_SUCCESS); /* it goes back */
-    assert_in_range(gpu, 0, 100);
+    assert_uint_in_range(gpu, 0, 100);
     assert_int_equal(rates(0, 1, UINT64_MAX, UINT64_MAX, &gpu), NVML_SUCCESS);
-    assert_in_range(gpu, 0, 100);
+    assert_uint_in_range(gpu, 0, 100);
     assert_int_equal(rates(s, s, 0, 2 * s, &gpu), NVML_SUCCESS); /* a worker has ended */
     assert_int_equal(gpu, 0);
 }

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -289,8 +291,8 @@ static void flooded(struct broker *b, struct guest *g)
 
     ask(b, g, CACHE_FLOOD, text);
     assert_int_equal(sscanf(text, "flooded %ld %ld", &bytes, &files), 2);
-    assert_in_range(bytes, 1 << 20, 2 << 20);
-    assert_in_range(files, 1000, 16384);
+    assert_uint_in_range(bytes, 1 << 20, 2 << 20);
+    assert_uint_in_range(files, 1000, 16384);
 }
 
 /* A worker that writes without measure, folders that its owner may not enter and very deep ones. */
@@ -335,8 +337,8 @@ static void test_bounded_kept(void **state)
     assert_int_equal(start(&b, "--jit-cache-dir", dir, "--jit-cache", "1M"), 0);
     assert_int_equal(broker_stop(&b), 0);
     taken(path, &bytes, &entries);
-    assert_in_range(bytes, 0, (2 << 20) + (16 << 20)); /* folders have a size, too */
-    assert_in_range(entries, 0, 16384);
+    assert_uint_in_range(bytes, 0, (2 << 20) + (16 << 20)); /* folders have a size, too */
+    assert_uint_in_range(entries, 0, 16384);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(rmdir(dir), 0);
 }

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -261,7 +263,7 @@ static void test_controllers(void **state)
             close(fd[i]);
             for (int tries = 0; !is_served(fd[i] = controller()); tries++) {
                 close(fd[i]);
-                assert_in_range(tries, 0, 1000);
+                assert_uint_in_range(tries, 0, 1000);
                 usleep(5000);
             }
         }

@@ -42,7 +42,7 @@ static int start(struct broker *b, const char *const *more)
     return broker_start_logged(b, log_name, more);
 }
 
-static void stop(struct broker *b)
+static void stop_broker(struct broker *b)
 {
     assert_int_equal(broker_stop(b), 0);
     unlink(log_name);
@@ -73,7 +73,7 @@ static void test_environment(void **state)
     assert_non_null(strstr(all, "GLIBC_TUNABLES"));
     assert_non_null(strstr(all, "\nheap keeps 0\n"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
     unsetenv("CONFINE_SECRET_TOKEN");
     unsetenv("CUDA_INJECTION64_PATH");
     unsetenv("CUDA_DEVICE_ORDER");
@@ -97,7 +97,7 @@ static void test_assert_text(void **state)
     assert_string_equal(text, "assertion failed on the device\n");
     assert_false(file_has(log_name, "assertion failed"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
 }
 
 static bool ends_with(struct broker *b, int status)
@@ -123,7 +123,7 @@ static void test_hmm(void **state)
     assert_true(file_has(log_name, "uvm_disable_hmm=1"));
     unlink(log_name);
     assert_int_equal(start(&b, allow), 0);
-    stop(&b);
+    stop_broker(&b);
     unsetenv("VGPU_TEST_HMM");
 }
 
@@ -211,7 +211,7 @@ static void test_info(void **state)
         }
         close(fd);
     }
-    stop(&b);
+    stop_broker(&b);
 }
 
 /* Workers of one broker share /dev/shm with each other alone, or there is none. */
@@ -324,7 +324,7 @@ static void test_threads(void **state)
     assert_true(file_has(log_name, "no capabilities"));
     assert_true(file_has(log_name, "seccomp"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
 }
 
 /* Where a mapping with this name starts, 0: there is none, or it may not be looked at. */
@@ -380,7 +380,7 @@ static void test_random_addresses(void **state)
         }
     }
     if (n < 4) {
-        stop(&b);
+        stop_broker(&b);
         print_message("not run: random_addresses: the maps of workers cannot be read\n");
         skip();
     }
@@ -392,7 +392,7 @@ static void test_random_addresses(void **state)
 #ifndef __SANITIZE_THREAD__
     assert_false(has_word(list[0], "--layout-set"));
 #endif
-    stop(&b);
+    stop_broker(&b);
 }
 
 /* After its start a worker has no descriptor of its window, of which others' may be in the file. */
@@ -419,12 +419,12 @@ static void test_no_window_descriptor(void **state)
     }
     if (!count) {
         guest_close(&g);
-        stop(&b);
+        stop_broker(&b);
         print_message("not run: no_window_descriptor: /proc/PID/fd of workers cannot be read\n");
         skip();
     }
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
 }
 
 static bool copy_file(const char *from, const char *to)
@@ -460,7 +460,7 @@ static void test_private_provider(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "private"), 0);
     assert_int_equal(guest_context(&g), 0);
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
     unlink(to);
     rmdir(dir);
 }
@@ -492,7 +492,7 @@ static void test_driver_elsewhere(void **state)
     assert_int_equal(guest_wait(&g, 0, &p, &size, 60000), 0);
     assert_non_null(memmem(p, size, "123.45", 6));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
     for (unsigned i = 0; i < 2; i++)
         unlink(to[i]);
     rmdir(dir);
@@ -535,7 +535,7 @@ static void test_nothing_pinned(void **state)
     assert_true(
         file_has(log_name, "memory for staging are not pinned: cuMemHostRegister gives CUDA error 304"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
     unsetenv("VGPU_TEST_NO_PIN");
 }
 
@@ -557,12 +557,12 @@ static void test_modes(void **state)
     assert_true(file_has(log_name, "would refuse ptrace"));
     assert_true(file_has(log_name, "sandbox of the workers: logs only"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
     assert_int_equal(start(&b, off), 0);
     assert_int_equal(guest_connect(&g, b.sock, "off"), 0);
     assert_true(file_has(log_name, "sandbox of the workers: off"));
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
 }
 
 int main(void)

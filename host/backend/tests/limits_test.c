@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -565,7 +567,7 @@ static void test_silent_connections(void **state)
             recv(again, &m, sizeof(m), 0) == sizeof(m))
             break;
         close(again);
-        assert_in_range(i, 0, 1000);
+        assert_uint_in_range(i, 0, 1000);
         usleep(10000);
     }
     close(again);

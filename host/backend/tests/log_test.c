@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "guest.h"
 #include "proc.h"
 #include "vgb_log.h"
@@ -281,7 +282,7 @@ static void test_hours(void **state)
         for (unsigned i = 0; i < 2 * VGB_LOG_BURST; i++)
             lines += vgb_ratelimit_take(&limit, second * 1000000000u);
     }
-    assert_in_range(lines, VGB_LOG_RESERVE, VGB_LOG_RESERVE + 2 * 3600 / VGB_LOG_FORGET_S);
+    assert_uint_in_range(lines, VGB_LOG_RESERVE, VGB_LOG_RESERVE + 2 * 3600 / VGB_LOG_FORGET_S);
     assert_int_equal(limit.dropped, 2 * 3600 * 2 * VGB_LOG_BURST - lines);
 }
 

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -232,7 +234,7 @@ static void test_two_limits(void **state)
     limit.value = 4096;
     assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL), 0);
     assert_int_equal(others_go_on(&g, seq, NULL, NULL), 0); /* and the provider has LONG_BYTES */
-    assert_in_range(g.s->memory_used, LONG_BYTES, UINT64_MAX);
+    assert_uint_in_range(g.s->memory_used, LONG_BYTES, UINT64_MAX);
     assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL), 0);
     assert_int_equal(g.s->memory_used, 4096);
     guest_close(&g);

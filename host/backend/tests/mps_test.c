@@ -34,7 +34,7 @@ static int start(struct broker *b, const char *const *more)
     return broker_start_logged(b, log_name, more);
 }
 
-static void stop(struct broker *b)
+static void stop_broker(struct broker *b)
 {
     assert_int_equal(broker_stop(b), 0);
     unlink(log_name);
@@ -74,7 +74,7 @@ static void connections(const char *const *more, const char *want)
     guest_printed(&g, all, sizeof(all));
     assert_string_equal(all, want);
     guest_close(&g);
-    stop(&b);
+    stop_broker(&b);
 }
 
 /* A worker connects to MPS where that is asked for, and never to anything else. */
@@ -108,7 +108,7 @@ static void test_mps(void **state)
         print_message("not run: mps: this host gives workers no namespaces\n");
     } else {
         assert_true(file_has(log_name, "seccomp with MPS"));
-        stop(&b);
+        stop_broker(&b);
         connections(
             NULL,
             "MPS: connected\nother: no connection\nabstract: no connection\nnetwork: no socket\n(end)\n");

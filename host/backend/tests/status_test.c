@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "guest.h"
 #include "proc.h"
 
@@ -87,7 +88,7 @@ static void test_use(void **state)
     assert_true(more == calls);
     /* Milliseconds of a worker with a few threads, which has lived for less than a minute. */
     assert_int_equal(sscanf(strstr(strstr(text, "\nvm calls "), " cpu-ms "), " cpu-ms %llu", &more), 1);
-    assert_in_range(more, 0, 600000);
+    assert_uint_in_range(more, 0, 600000);
     assert_non_null(strstr(text, " memory-refused 1 ")); /* a request that alone is more than the quota */
     assert_non_null(strstr(text, "clients-started 1 "));
     memcpy(a.sun_path, sock, strlen(sock) + 1);
@@ -147,19 +148,19 @@ static void test_lies(void **state)
     assert_int_equal(guest_context(&g), 0);
     g.s->calls = g.s->waits = g.s->errors = g.s->copied = 1000;
     for (unsigned i = 0; i < 4; i++)
-        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+        assert_uint_in_range(vm_value(&b, names[i]), 1000, 1100);
     g.s->calls = g.s->waits = g.s->errors = UINT64_MAX;
     g.s->copied = UINT64_MAX - 5;
     for (unsigned i = 0; i < 4; i++)
-        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+        assert_uint_in_range(vm_value(&b, names[i]), 1000, 1100);
     g.s->calls = g.s->waits = g.s->errors = g.s->copied = 0; /* a counter does not go back */
     for (unsigned i = 0; i < 4; i++)
-        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+        assert_uint_in_range(vm_value(&b, names[i]), 1000, 1100);
     g.s->calls = UINT64_MAX;
     guest_close(&g);
     for (int i = 0; i < 600 && brokers_clients(&b); i++)
         usleep(50000);
-    assert_in_range(vm_value(&b, "calls"), 1000, 1100);
+    assert_uint_in_range(vm_value(&b, "calls"), 1000, 1100);
     assert_int_equal(broker_stop(&b), 0);
 }
 

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 #include "vgb_log.h"
@@ -339,7 +340,7 @@ static void test_mapper_killed(void **state)
     assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
     assert_int_equal(pin_two_pages(&v, 0), VGPU_S_OK);
     unsigned n = mappers_of(v.b.pid, list, 8);
-    assert_in_range(n, 1, 8);
+    assert_uint_in_range(n, 1, 8);
     for (unsigned i = 0; i < n; i++)
         kill(list[i], SIGKILL);
     int r = VGPU_S_OK;

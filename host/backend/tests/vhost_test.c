@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "testprov.h"
@@ -425,7 +427,7 @@ static void test_too_many_descriptors(void **state)
     /* Threads close them; workers come and go meanwhile. */
     for (int i = 0; i < 500 && descriptors_of(v->b.pid) > before + 19; i++)
         usleep(10000);
-    assert_in_range(descriptors_of(v->b.pid), 5, before + 19);
+    assert_uint_in_range(descriptors_of(v->b.pid), 5, before + 19);
     vgb_close(&v->sock); /* the memory that it had is gone with the refused table */
     assert_int_equal(vm_connect(v), 0);
     vm_negotiate(v);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../../../lib/testing/range.h"
 #include "room.h"
 
 #define QUEUE 960u /* of the provider: pending work before it blocks */
@@ -33,7 +34,7 @@ static void test_one_stream(void **state)
     (void)state;
     vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
     n = fill(1, 1, 1);
-    assert_in_range(n, 200, QUEUE);
+    assert_uint_in_range(n, 200, QUEUE);
     vcu_room_context_idle(1);
     assert_int_equal(vcu_room_pending(1), 0);
 }
@@ -48,13 +49,13 @@ static void test_many_streams(void **state)
     for (uint32_t i = 0; i < 64; i++) {
         uint32_t n = fill(100 + i, 2, 1);
 
-        assert_in_range(n, VCU_ROOM_FLOOR, QUEUE); /* each may always go on a little */
+        assert_uint_in_range(n, VCU_ROOM_FLOOR, QUEUE); /* each may always go on a little */
         sum += n;
     }
-    assert_in_range(sum, 0, QUEUE + 64 * VCU_ROOM_FLOOR);
+    assert_uint_in_range(sum, 0, QUEUE + 64 * VCU_ROOM_FLOOR);
     vcu_room_context_idle(2);
-    assert_in_range(fill(300, 2, 1), 200, QUEUE); /* idle: all of it again */
-    assert_in_range(fill(301, 3, 1), 200, QUEUE); /* another context has a budget of its own */
+    assert_uint_in_range(fill(300, 2, 1), 200, QUEUE); /* idle: all of it again */
+    assert_uint_in_range(fill(301, 3, 1), 200, QUEUE); /* another context has a budget of its own */
     vcu_room_context_idle(2);
     vcu_room_context_idle(3);
 }
@@ -64,10 +65,10 @@ static void test_weights(void **state)
 {
     (void)state;
     vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
-    assert_in_range(fill(400, 4, 100), 100, QUEUE + 100); /* the last one may go over the budget */
+    assert_uint_in_range(fill(400, 4, 100), 100, QUEUE + 100); /* the last one may go over the budget */
     vcu_room_context_idle(4);
-    assert_in_range(fill(401, 4, 1u << 20), 1u << 20, 6u << 20);
-    assert_in_range(vcu_room_pending(4), 0, QUEUE);
+    assert_uint_in_range(fill(401, 4, 1u << 20), 1u << 20, 6u << 20);
+    assert_uint_in_range(vcu_room_pending(4), 0, QUEUE);
     vcu_room_context_idle(4);
 }
 
@@ -87,7 +88,7 @@ static void test_idle(void **state)
         assert_int_not_equal(place, 500);
         vcu_room_idle(place, 5);
     }
-    assert_in_range(vcu_room_pending(5), 0, QUEUE / 2);
+    assert_uint_in_range(vcu_room_pending(5), 0, QUEUE / 2);
     for (uint32_t i = 0; i < 100; i++)
         vcu_room_idle(500 + i, 5);
     assert_int_equal(vcu_room_pending(5), 0);
@@ -99,7 +100,7 @@ static void test_idle(void **state)
         vcu_room_idle(500 + i, 5);
     assert_int_equal(vcu_room_pending(5), QUEUE / 4);
     vcu_room_context_idle(5);
-    assert_in_range(fill(900, 5, 1), 100, QUEUE);
+    assert_uint_in_range(fill(900, 5, 1), 100, QUEUE);
     vcu_room_context_idle(5);
 }
 
@@ -109,7 +110,7 @@ static void test_own_queues(void **state)
     (void)state;
     vcu_room = (struct vcu_room){.stream = 15360, .context = 0};
     for (uint32_t i = 0; i < 64; i++)
-        assert_in_range(fill(800 + i, 6, 1), 7680, 15360);
+        assert_uint_in_range(fill(800 + i, 6, 1), 7680, 15360);
     assert_int_equal(vcu_room_suspect(6, 0, &(uint64_t){0}), UINT32_MAX);
 }
 

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "../../../lib/testing/range.h"
+
 int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h,
                        const char *const *i);
 int nvrtcCompileProgram(void *handle, int count, const char *const *options);
@@ -77,7 +79,7 @@ static const char *cubin_of(const struct nvrtc *n, int count, const char *const 
     assert_int_equal(n->create(&p, "", "", 0, NULL, NULL), 0);
     assert_int_equal(n->compile(p, count, options), 0);
     assert_int_equal(n->cubin_size(p, &size), 0);
-    assert_in_range(size, 0, sizeof(cubin));
+    assert_uint_in_range(size, 0, sizeof(cubin));
     if (size)
         assert_int_equal(n->cubin(p, cubin), 0);
     assert_int_equal(size, cubin[0] == '\177' || !cubin[0] ? strlen(cubin) : strlen(cubin) + 1);
@@ -232,7 +234,7 @@ static const char *link_cubin(void *h)
 
     assert_int_equal(nvjitlink.complete(h), 0);
     assert_int_equal(nvjitlink.cubin_size(h, &size), 0);
-    assert_in_range(size, 1, sizeof(cubin));
+    assert_uint_in_range(size, 1, sizeof(cubin));
     memset(cubin, 0, sizeof(cubin));
     assert_int_equal(nvjitlink.cubin(h, cubin), 0);
     if (cubin[0] != '\177')
@@ -247,7 +249,7 @@ static const char *link_log(void *h)
     size_t size = 0;
 
     assert_int_equal(nvjitlink.log_size(h, &size), 0);
-    assert_in_range(size, 1, sizeof(log));
+    assert_uint_in_range(size, 1, sizeof(log));
     assert_int_equal(nvjitlink.log(h, log), 0);
     assert_int_equal(size, strlen(log) + 1);
     return log;

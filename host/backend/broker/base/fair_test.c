@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "base/base.h"
 
 #define MS 1000000u
@@ -100,7 +101,7 @@ static void assert_share(const struct play *p, unsigned i, uint64_t sum, unsigne
 {
     uint64_t share = p->cpu[i] * 10000 / sum;
 
-    assert_in_range(share, percent * 98, percent * 102);
+    assert_uint_in_range(share, percent * 98, percent * 102);
 }
 
 static void test_weights(void **state)
@@ -152,8 +153,8 @@ static void test_return(void **state)
     was = p.cpu[0];
     uint64_t other = p.cpu[1];
     play(&p, 2000);
-    assert_in_range(p.cpu[0] - was, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
-    assert_in_range(p.cpu[1] - other, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
+    assert_uint_in_range(p.cpu[0] - was, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
+    assert_uint_in_range(p.cpu[1] - other, 1900 * (uint64_t)MS, 2100 * (uint64_t)MS);
 }
 
 static void test_change(void **state)
@@ -168,7 +169,7 @@ static void test_change(void **state)
     brk_fair_weight(&p.f[1], 90, p.floor);
     memcpy(was, p.cpu, sizeof(was));
     play(&p, 10000);
-    assert_in_range((p.cpu[0] - was[0]) * 1000 / (20000 * (uint64_t)MS), 95, 105);
+    assert_uint_in_range((p.cpu[0] - was[0]) * 1000 / (20000 * (uint64_t)MS), 95, 105);
 }
 
 static void test_cap(void **state)
@@ -194,7 +195,7 @@ static void test_far(void **state)
 
     (void)state;
     play(&p, 100000);
-    assert_in_range(p.cpu[0], 100 * (uint64_t)MS, 300 * (uint64_t)MS); /* 200 are due */
+    assert_uint_in_range(p.cpu[0], 100 * (uint64_t)MS, 300 * (uint64_t)MS); /* 200 are due */
 }
 
 static void test_forgive(void **state)

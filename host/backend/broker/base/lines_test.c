@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "base.h"
 
 static int listener;
@@ -112,10 +113,10 @@ static void test_edges(void **state)
     for (int key = -1; key <= last; key++) {
         const struct vgb_ratelimit *part = brk_lines_of(&l, key);
 
-        assert_in_range(part - l.part, 0, BRK_LINES_SLOTS + BRK_LINES_PROCESSES);
+        assert_uint_in_range(part - l.part, 0, BRK_LINES_SLOTS + BRK_LINES_PROCESSES);
         if (key >= 0)
-            assert_in_range(part->whole - l.domain, key < (int)BRK_LINES_SLOTS ? 0 : 1,
-                            BRK_LINES_DOMAINS - 1);
+            assert_uint_in_range(part->whole - l.domain, key < (int)BRK_LINES_SLOTS ? 0 : 1,
+                                 BRK_LINES_DOMAINS - 1);
         else
             assert_ptr_equal(part->whole, &l.whole);
     }

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "base/base.h"
 #include "vgb_fd.h"
 
@@ -118,7 +119,7 @@ static void test_shut_down(void **state)
     asked = 0;
     for (unsigned i = 0; i < ROUNDS; i++)
         assert_true(brk_loop_once(0));
-    assert_in_range(asked, 1, ROUNDS / 2);
+    assert_uint_in_range(asked, 1, ROUNDS / 2);
     /* It is asked again after each rest. */
     for (unsigned before = asked; asked == before;)
         assert_true(brk_loop_once(-1));

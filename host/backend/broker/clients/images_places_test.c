@@ -2,6 +2,7 @@
 /* Places for images that workers fill: who takes them from whom, and when. */
 #define _GNU_SOURCE
 #include "images_test.h"
+#include "lib/testing/range.h"
 
 static uint64_t later_ns;
 uint64_t __real_vgb_now_ns(void);
@@ -77,7 +78,7 @@ static void test_richer(void **state)
         places += greedy[i].client.nfilling; /* by the limit of descriptors */
     hold(&other, 100, EACH, number);
     got = other.client.nfilling;
-    assert_in_range(got, places / (WORKERS + 1), EACH);
+    assert_uint_in_range(got, places / (WORKERS + 1), EACH);
     for (unsigned i = 0; i < WORKERS; i++) {
         left += greedy[i].client.nfilling;
         hold(&greedy[i], 120 + i, 1, &n);

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "images_test.h"
+#include "lib/testing/range.h"
 
 /* What is kept cannot be changed, in no way that a descriptor gives. */
 static void test_sealed(void **state)
@@ -271,7 +272,7 @@ static void test_few_descriptors(void **state)
         image((uint8_t)i, SMALL, hash);
         store(&w[i / EACH], hash, SMALL);
     }
-    assert_in_range(descriptors() - before, 1, LIMIT / 8);
+    assert_uint_in_range(descriptors() - before, 1, LIMIT / 8);
     for (unsigned i = 0; i < WORKERS; i++) { /* other clients, which have not had as much kept */
         end(&w[i]);
         worker_open(&w[i], &one_vm);
@@ -285,10 +286,10 @@ static void test_few_descriptors(void **state)
         vgb_close(&fd);
     }
     assert_true(n > 0);
-    assert_in_range(descriptors() - before, 1, LIMIT / 8);
+    assert_uint_in_range(descriptors() - before, 1, LIMIT / 8);
     while (n--) { /* checked, in an order in which each has begun when the next one is complete */
         assert_true(filled(&w[of[n]], number[n], 0));
-        assert_in_range(descriptors() - before, 1, LIMIT / 8);
+        assert_uint_in_range(descriptors() - before, 1, LIMIT / 8);
     }
     check_all();
     for (unsigned i = 0; i < WORKERS; i++)

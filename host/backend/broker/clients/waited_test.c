@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "clients/clients.h"
 
 #define THREADS 700u
@@ -48,7 +49,7 @@ static void test_round(void **state)
 {
     (void)state;
     for (unsigned workers = 1; workers <= 300; workers++)
-        assert_in_range(brk_waited_most(workers) * workers / (1 + workers / 8), 32, 512);
+        assert_uint_in_range(brk_waited_most(workers) * workers / (1 + workers / 8), 32, 512);
     assert_int_equal(brk_waited_most(0), brk_waited_most(1));
 }
 

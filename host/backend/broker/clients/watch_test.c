@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "clients.h"
 #include "vgb_deadline.h"
 
@@ -62,7 +63,7 @@ static void test_throttled(void **state)
     assert_int_equal(u.cpu_ns, 7);
     c.brake = 1;
     brk_totals_use(&c, &u);
-    assert_in_range(u.throttled_ns, 8 * second, 600 * second);
+    assert_uint_in_range(u.throttled_ns, 8 * second, 600 * second);
     assert_int_equal(u.cpu_ns, 7);
 }
 

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "workers/workers.h"
 
 #define BYTES (256u << 10)
@@ -208,7 +209,7 @@ static void test_in_parts(void **state)
     close(at);
     for (; rounds < 1000 && !brk_tree_empty(fd, 20); rounds++)
         continue;
-    assert_in_range(rounds, 240 / 20, 999);
+    assert_uint_in_range(rounds, 240 / 20, 999);
     assert_int_equal(rmdir(path), 0);
     close(fd);
 }

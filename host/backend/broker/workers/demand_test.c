@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "demand.h"
 
 #define MS UINT64_C(1000000)
@@ -131,7 +132,7 @@ static void test_steady(void **state)
     assert_int_equal(v.most, 2);
     /* With a driver that takes a second to start, the same rate needs more. */
     run(begin(&v, 2, 32, 1000), 20000, 100, 1);
-    assert_in_range(target(&v), 20, 32);
+    assert_uint_in_range(target(&v), 20, 32);
     v.d.learnt_ns = clock_ms * MS;
     assert_true(v.most <= 32);
 }
@@ -142,7 +143,7 @@ static void test_back_to_back(void **state)
     struct broker v;
 
     (void)state;
-    assert_in_range(run(begin(&v, 2, 8, 15), 300, 10, 1), 0, 4);
+    assert_uint_in_range(run(begin(&v, 2, 8, 15), 300, 10, 1), 0, 4);
     assert_int_equal(target(&v), 8);
     assert_int_equal(run(&v, 10000, 10, 1), 0);
     assert_int_equal(v.most, 2);
@@ -165,7 +166,7 @@ static void test_burst(void **state)
     /* It decays, one step after the other, and the workers with it. */
     assert_true(brk_demand_next_ns(&v.d, &v.b, clock_ms * MS) <= 10000 * MS);
     run(&v, 10000, 20000, 0);
-    assert_in_range(target(&v), 3, 7);
+    assert_uint_in_range(target(&v), 3, 7);
     run(&v, 30000, 40000, 0);
     assert_int_equal(target(&v), 2);
     assert_int_equal(spare(&v), 2);

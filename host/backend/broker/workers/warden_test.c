@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "vgb_fd.h"
 #include "workers.h"
 
@@ -104,7 +105,7 @@ static void test_many(void **state)
         assert_int_equal(mprotect(place + i * PAGE, PAGE, PROT_READ), 0);
     assert_int_equal(seen(0, PAGES), 0);
     /* None of its parts is longer than what one look reads at once. */
-    assert_in_range(parts, PAGES / 600, PAGES);
+    assert_uint_in_range(parts, PAGES / 600, PAGES);
     put(PAGES - 1, 1, PROT_READ | PROT_WRITE);
     assert_int_equal(seen(0, PAGES), 1);
     assert_int_equal(seen(0, PAGES - 1), 0);

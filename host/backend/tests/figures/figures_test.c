@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -158,7 +160,7 @@ static void test_processor_time(void **state)
         high += clock_ms(mapper[i]) + 1;
     assert_true(high > 1);
     for (int i = 0; i < 2; i++)
-        assert_in_range(said[i], low, high + 1);
+        assert_uint_in_range(said[i], low, high + 1);
     assert_int_equal(figure(&b, line, "throttled-ms"), 0);
     assert_int_equal(figure(&b, "vm ", "throttled-ms"), 0);
     guest_close(&g);

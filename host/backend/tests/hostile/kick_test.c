@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "vgb_fd.h"
 #include "vm.h"
 
@@ -45,7 +46,7 @@ static void assert_rests(pid_t broker)
     before = cpu_ns(clock);
     while (cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - begun < BURN_NS)
         ;
-    assert_in_range(cpu_ns(clock) - before, 0, BURN_NS / 4);
+    assert_uint_in_range(cpu_ns(clock) - before, 0, BURN_NS / 4);
 }
 
 static void kick_by(struct vm *v, unsigned q, int fd)

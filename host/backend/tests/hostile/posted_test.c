@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "lib/testing/range.h"
 #include <cuda.h>
 
 #include "guest.h"
@@ -240,7 +242,7 @@ static void test_host(void **state)
         uint64_t cookie = 0;
 
         assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
-        assert_in_range(cookie, 1, ROOM + 3);
+        assert_uint_in_range(cookie, 1, ROOM + 3);
         left -= !released[cookie - 1];
         released[cookie - 1] = true;
     }

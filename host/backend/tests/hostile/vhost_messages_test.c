@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "vgb_fd.h"
 #include "vm.h"
 
@@ -110,7 +111,7 @@ static void test_descriptors_with_payload(void **state)
     /* They are closed by threads. A worker that is being started has a few of its own meanwhile. */
     for (int i = 0; i < 3000 && (now = descriptors_of(v->b.pid)) >= before + 20; i++)
         usleep(10000);
-    assert_in_range(now, 1, before + 19);
+    assert_uint_in_range(now, 1, before + 19);
 }
 
 int main(void)

@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
+
 static sem_t leave;
 
 static void *wait_to_leave(void *how)
@@ -123,7 +125,7 @@ static void test_compilations(void **state)
         wrk_compile_end();
         usleep(1000);
     }
-    assert_in_range(sleeps() - before, 0, 10);
+    assert_uint_in_range(sleeps() - before, 0, 10);
 }
 
 /* All limits change, each to its own value. */

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "vgp_calls.h"
 #include "vgpu_device.h"
 
@@ -189,7 +190,7 @@ static void test_queue(void **state)
     wrk_client_limits.queue = 64;
     assert_int_equal(issue_all(1000), 64);
     assert_false(may(VGP_vgpLaunch));
-    assert_in_range(wrk_flow_patience(&w), 1, 10 * MS);
+    assert_uint_in_range(wrk_flow_patience(&w), 1, 10 * MS);
     assert_true(wrk_flow_may(&w, VGP_vgpPing, 0)); /* what fills no stream goes on */
     for (unsigned round = 0; round < 3; round++) {
         done = records - 3; /* all but three marks; each stands for as many calls as any other */
@@ -214,7 +215,7 @@ static void test_events(void **state)
         done = records;
     }
     assert_int_equal(records, 1000);
-    assert_in_range(nevents, 1, 128);
+    assert_uint_in_range(nevents, 1, 128);
 }
 
 /* A context that ends takes its work with it, and no other's. */
@@ -340,7 +341,7 @@ static void test_bound(void **state)
     assert_int_equal(issue_some(VGP_vgpCopy, 1000), 10);
     assert_false(may(VGP_vgpCopy));
     assert_true(may(VGP_cuEventRecord));
-    assert_in_range(wrk_flow_patience(&w), 1, 10 * MS);
+    assert_uint_in_range(wrk_flow_patience(&w), 1, 10 * MS);
     end_contexts();
     wrk_flow_turn(&w, true, MS / 2, 2);
     assert_int_equal(issue_some(VGP_vgpCopy, 1000), 1); /* one always may: it could never begin */
@@ -421,7 +422,7 @@ static void test_error_in_all(void **state)
     fault = CUDA_ERROR_ILLEGAL_ADDRESS;
     w.current = CONTEXT(2);
     assert_true(may(VGP_vgpLaunch));
-    assert_in_range(live, 0, 2);
+    assert_uint_in_range(live, 0, 2);
     issue(VGP_vgpLaunch, STREAM(1));
     fault = CUDA_SUCCESS;
     done = records;

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "lib/testing/range.h"
 #include "place.h"
 
 #define SIGNS 8
@@ -100,7 +101,7 @@ static void test_no_help(void **state)
     (void)state;
     for (uint64_t end = now + 1000 * MS; now < end;)
         moves += yield(5 * US, true) != WRK_PLACE_STAY;
-    assert_in_range(moves, 1, 5);
+    assert_uint_in_range(moves, 1, 5);
 }
 
 static void test_mask(void **state)

@@ -6,6 +6,7 @@
 #include <zstd.h>
 
 #include "api/api_test.h"
+#include "lib/testing/range.h"
 
 static const char *detail(void)
 {
@@ -461,9 +462,9 @@ static void test_registers_fit(void **state)
         sprintf(name, "k%u", threads);
         OK(cuModuleGetFunction(&f, m, name));
         OK(cuFuncGetAttribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
-        assert_in_range(regs, 64, 255);
+        assert_uint_in_range(regs, 64, 255);
         OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, (int)threads, 0));
-        assert_in_range(n, 1, 32);
+        assert_uint_in_range(n, 1, 32);
     }
     OK(cuModuleUnload(m));
     free(text);

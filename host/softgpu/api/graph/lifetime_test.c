@@ -2,6 +2,7 @@
 /* Objects of graphs that name each other, ended in every order: what is named stays, or the name
    goes with it. */
 #include "api/api_test.h"
+#include "lib/testing/range.h"
 
 #define NEST_MAX 64
 
@@ -440,7 +441,7 @@ static void test_doubling(void **state)
     while ((r = cuGraphAddChildGraphNode(&n, top, NULL, 0, top)) == CUDA_SUCCESS && ++doubled < 40)
         ;
     assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
-    assert_in_range(doubled, 15, 20);
+    assert_uint_in_range(doubled, 15, 20);
     OK(cuGraphClone(&copy, top));
     OK(cuGraphAddChildGraphNode(&n, other, NULL, 0, top));
     IS(cuGraphAddChildGraphNode(&n, other, NULL, 0, top), NOT_SUPPORTED);
@@ -471,7 +472,7 @@ static void test_doubling(void **state)
         x = next;
     }
     assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
-    assert_in_range(doubled, 15, 20);
+    assert_uint_in_range(doubled, 15, 20);
     OK(cuGraphLaunch(x, s));
     OK(cuStreamSynchronize(s));
     OK(cuGraphExecDestroy(x));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "api/api_test.h"
+#include "lib/testing/range.h"
 
 static void test_memory(void **state)
 {
@@ -399,7 +400,7 @@ static void test_released_physical_memory(void **state)
         if (i == 1)
             before = mappings_of_process();
     }
-    assert_in_range(mappings_of_process(), 0, before + TIMES / 4);
+    assert_uint_in_range(mappings_of_process(), 0, before + TIMES / 4);
     OK(cuMemAddressFree(va, G));
     ctx_end(c);
 }
