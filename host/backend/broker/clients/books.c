@@ -60,7 +60,8 @@ static const char *check_client(const struct brk_client *c)
     if (!why)
         why = check_shares(c);
     if (!why && c->state == BRK_C_DEAD && !c->proc &&
-        (c->vram || c->pinned || c->blobs || c->wants || c->regions || c->nshares || c->nholds))
+        (c->vram || c->shared_over || c->pinned || c->blobs || c->wants || c->regions || c->nshares ||
+         c->nholds))
         why = wrong("bytes of a client whose worker is gone", 0, c->vram + c->pinned + c->blobs);
     return why;
 }
@@ -76,7 +77,7 @@ const char *brk_books_wrong(struct brk_books *b)
         b->clients++;
         b->ending += c->state == BRK_C_ENDING && !c->stuck;
         b->regions += c->nregions;
-        vram += c->vram;
+        vram += c->vram + c->shared_over;
         pinned += c->pinned;
         blobs += c->blobs;
         if (!why)

@@ -55,10 +55,10 @@ static void release_quotas(struct brk_client *c)
     brk_share_client_gone(c);
     brk_images_client_gone(c);
     brk_images_worker_gone(c);
-    brk_quota_move(&brk_vram, c->vram, 0);
+    brk_quota_move(&brk_vram, c->vram + c->shared_over, 0);
     brk_quota_move(&brk_pins, c->pinned, 0);
     brk_quota_move(&brk_blobs, c->blobs, 0);
-    c->vram = c->pinned = c->wants = c->blobs = 0;
+    c->vram = c->shared_over = c->pinned = c->wants = c->blobs = 0;
     brk_regions_gone(c);
     grant_waiting();
 }
@@ -402,7 +402,7 @@ static void grant(struct brk_client *c, uint32_t status, uint32_t reason)
 
 static bool over_quota(const struct brk_client *c, uint64_t share)
 {
-    return brk_vram.limit && !vgp_range_ok(brk_vram.used - c->vram, share, brk_vram.limit);
+    return brk_vram.limit && !vgp_range_ok(brk_vram.used - c->vram - c->shared_over, share, brk_vram.limit);
 }
 
 static void refuse_memory(struct brk_client *c, uint64_t share)
@@ -420,16 +420,27 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
 }
 
+/* Moves the client's charge to that of a reservation of `to` bytes. False: refused. */
+static bool move_vram(struct brk_client *c, uint64_t to)
+{
+    const uint64_t charge = brk_share_charge(c, to);
+
+    if (!brk_quota_move(&brk_vram, c->vram + c->shared_over, charge))
+        return false;
+    c->vram = to;
+    c->shared_over = charge - to;
+    return true;
+}
+
 /* Answers a RESERVE of `want` bytes, or at least `least`; deferred if memory is about to be
  * released. */
 static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least)
 {
-    bool all = brk_quota_move(&brk_vram, c->vram, want);
-    bool ok = all || (least < want && brk_quota_move(&brk_vram, c->vram, least));
+    bool ok = move_vram(c, want) || (least < want && move_vram(c, least));
 
     c->wants = 0;
     for (struct brk_client *e = clients; e && !ok; e = e->next) {
-        if (e->state == BRK_C_ENDING && e->vram && !e->stuck) {
+        if (e->state == BRK_C_ENDING && (e->vram || e->shared_over) && !e->stuck) {
             c->wants = least;
             return;
         }
@@ -449,7 +460,6 @@ static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least)
         refuse_memory(c, least);
         return;
     }
-    c->vram = all ? want : least;
     grant(c, VGPU_S_OK, 0);
 }
 
@@ -484,6 +494,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         c->reports--;
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
         c->vram = m->value > c->vram ? m->value : c->vram;
+        brk_share_settle(c);
         grant(c, VGPU_S_OK, 0);
     } else if (m->type == VGB_M_WORK && brk_pace_message(c, m)) {
         return;

@@ -107,6 +107,7 @@ struct brk_client {
     unsigned nregions;
     uint32_t ncalls;          /* mmap calls planned for all regions */
     uint64_t vram, pinned;    /* bytes charged to the quotas */
+    uint64_t shared_over;     /* bytes charged beside vram: shared memory that it no longer reserves */
     uint64_t blobs;           /* bytes charged to the quota of images on their way */
     uint64_t wants;           /* device memory the worker waits for, bytes; 0: none */
     uint64_t wants_until_ns;  /* end of that wait; 0: until an ending client is gone */
@@ -253,6 +254,11 @@ struct brk_client *brk_adjust_find(pid_t pid);
 
 /* Handles SHARE_NEW, SHARE_OPEN and SHARE_DROP. False: protocol violation by the worker. */
 bool brk_share_message(struct brk_client *c, const struct vgb_msg *m);
+/* Charge of a client that reserves `vram` bytes. What it shares exists whatever it says, so it is
+ * charged with a quota at least. */
+uint64_t brk_share_charge(const struct brk_client *c, uint64_t vram);
+/* Charges the client anew after a change of its reservation or of what it shares. */
+void brk_share_settle(struct brk_client *c);
 /* Drops everything held by a client whose worker has ended. */
 void brk_share_client_gone(struct brk_client *c);
 unsigned brk_share_count(void);

@@ -5,8 +5,13 @@
  * memory itself, sealed in length. It thus accepts no descriptor from a worker, and a worker that
  * opens an object knows its kind.
  *
- * Quota: the creator has reserved the bytes before. When it drops the object while other clients
- * hold the memory, the bytes are charged here until the last holder has gone.
+ * Quota: the creator has reserved the bytes before. A worker that reserves less afterwards stays
+ * charged for what it shares (brk_share_charge()). When it drops the object while other clients hold
+ * the memory, the bytes are charged here until the last holder has gone.
+ *
+ * A compromised worker can keep the descriptor of an object that nobody holds any more. The pages
+ * that it fills there are no memory of the broker's: they count, like all others that it fills
+ * without asking, in its control group.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -64,6 +69,19 @@ unsigned brk_share_count(void)
 static uint64_t beyond_rounding(const struct share *s)
 {
     return s->length > ROUNDING ? s->length - ROUNDING : 0;
+}
+
+uint64_t brk_share_charge(const struct brk_client *c, uint64_t vram)
+{
+    return brk_vram.limit && c->shared_bytes > vram ? c->shared_bytes : vram;
+}
+
+void brk_share_settle(struct brk_client *c)
+{
+    const uint64_t over = brk_share_charge(c, c->vram) - c->vram;
+
+    brk_quota_force(&brk_vram, c->shared_over, over);
+    c->shared_over = over;
 }
 
 const char *brk_share_tally(uint64_t *charged)
@@ -170,6 +188,8 @@ static void maker_leaves(struct share *s)
     s->maker->nshares--;
     s->maker->nshare_fds -= s->fd >= 0;
     s->maker->shared_bytes -= beyond_rounding(s);
+    if (s->maker->state != BRK_C_ENDING) /* otherwise as its other memory, when its worker is reaped */
+        brk_share_settle(s->maker);
     s->maker = NULL;
     if (s->holds &&
         (s->kind == VGB_SHARE_MEMORY || s->kind == VGB_SHARE_FD || s->kind == VGB_SHARE_PAYLOAD)) {

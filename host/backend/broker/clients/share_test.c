@@ -461,6 +461,74 @@ static void test_quota(void **state)
     brk_vram.limit = 0;
 }
 
+/* As the worker's message to the broker; what is granted. */
+static uint32_t reserve(struct worker *w, uint64_t bytes)
+{
+    struct vgb_msg m = {.type = VGB_M_RESERVE, .flags = VGB_RESERVE_DEVICE, .value = bytes};
+    unsigned n = 0;
+
+    w->client.state = BRK_C_SERVING;
+    brk_client_message(&w->client, &m);
+    assert_int_equal(vgb_msg_recv(w->sock, &m, NULL, &n, MSG_DONTWAIT), 1);
+    assert_int_equal(m.type, VGB_M_GRANT);
+    if (m.status == VGPU_S_OK)
+        assert_int_equal(m.value, bytes);
+    return m.status;
+}
+
+/* A worker that reserves less than it shares does not leave the rest to others. */
+static void test_reserves_less(void **state)
+{
+    const uint64_t mib = 1 << 20, rounding = 2 * VGP_PAGE;
+    uint8_t t[VGB_TOKEN];
+    struct worker a, b;
+    int fd;
+
+    (void)state;
+    brk_vram.limit = 10 * mib;
+    start(&a, &one_vm, 8 * mib);
+    start(&b, &one_vm, 0);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 8 * mib, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(reserve(&a, 0), VGPU_S_OK);
+    assert_int_equal(brk_vram.used, 8 * mib - rounding);
+    assert_int_equal(reserve(&b, 8 * mib), VGPU_S_QUOTA);
+    assert_int_equal(reserve(&a, 8 * mib), VGPU_S_OK); /* charged once */
+    assert_int_equal(brk_vram.used, 8 * mib);
+    assert_int_equal(reserve(&a, mib), VGPU_S_OK);
+    assert_int_equal(brk_vram.used, 8 * mib - rounding);
+    assert_true(drop(&a, t));
+    assert_int_equal(brk_vram.used, mib);
+    assert_int_equal(reserve(&b, 8 * mib), VGPU_S_OK);
+    assert_int_equal(reserve(&b, 0), VGPU_S_OK);
+
+    /* Others hold it: they are charged, and nobody twice. */
+    assert_int_equal(reserve(&a, 8 * mib), VGPU_S_OK);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 8 * mib, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_MEMORY, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(reserve(&a, 0), VGPU_S_OK);
+    assert_true(drop(&a, t));
+    assert_int_equal(brk_vram.used, 8 * mib);
+    assert_true(drop(&b, t));
+    assert_int_equal(brk_vram.used, 0);
+
+    /* Its worker is yet to be reaped: it has the memory until then. */
+    assert_int_equal(reserve(&a, 8 * mib), VGPU_S_OK);
+    assert_int_equal(make(&a, VGB_SHARE_MEMORY, 8 * mib, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(reserve(&a, 0), VGPU_S_OK);
+    a.client.state = BRK_C_ENDING;
+    brk_share_client_gone(&a.client);
+    assert_int_equal(brk_vram.used, 8 * mib - rounding);
+    brk_quota_move(&brk_vram, a.client.shared_over, 0);
+    end(&a);
+    end(&b);
+    assert_int_equal(brk_vram.used, 0);
+    brk_vram.limit = 0;
+}
+
 /* As many as it gets. */
 static unsigned make_all(struct worker *w, uint32_t kind)
 {
@@ -511,12 +579,13 @@ static void test_few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),      cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),        cmocka_unit_test(test_event_numbers),
-        cmocka_unit_test(test_event_wakes),  cmocka_unit_test(test_event_records),
-        cmocka_unit_test(test_quota),        cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),           cmocka_unit_test(test_event_numbers),
+        cmocka_unit_test(test_event_wakes),     cmocka_unit_test(test_event_records),
+        cmocka_unit_test(test_quota),           cmocka_unit_test(test_reserves_less),
+        cmocka_unit_test(test_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
