@@ -128,6 +128,7 @@ struct brk_vu_map {
     void *mapping; /* the whole mapping, from file offset 0 */
     uint64_t mapping_size;
     bool windows; /* the BAR with the client windows, not guest RAM */
+    bool lost;    /* zeros are in its place: its file became shorter */
 };
 
 struct brk_vu_mem {
@@ -138,6 +139,9 @@ struct brk_vu_mem {
 /* Replaces the table; takes the descriptors over. NULL, or an error text and the table is empty. */
 const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem *p, const int *fds);
 void brk_vu_mem_clear(struct brk_vu_mem *m);
+/* QEMU can shorten the files of the table, whose pages then raise SIGBUS here: zeros take the place
+ * of such a region, and `lost` is called from the loop. False: no descriptor or memory. */
+bool brk_vu_mem_guard(struct brk_vu_mem *m, void (*lost)(void));
 /* Guest RAM at a guest-physical address. *n: in, bytes wanted; out, bytes contiguous here (<=
  * wanted). NULL: no RAM at this address. */
 uint8_t *brk_vu_mem_gpa(struct brk_vu_mem *m, uint64_t gpa, uint64_t *n);
@@ -249,6 +253,9 @@ void brk_vu_device_events(void);
 unsigned brk_vu_device_clients(void);
 /* Passes a changed eventfd of doorbell i on to the worker. */
 void brk_vu_device_doorbell(unsigned i);
+/* The windows' memory from now on, taken over; -1: none. The last close of the one before may free
+ * the pages of all windows, which the loop does not wait for. */
+void brk_vu_device_windows(int fd);
 /* True if the control queue is set up and may be served. */
 bool brk_vu_device_started(void);
 /* Ends all clients. brk_vu_dev.idle() follows when all have ended or are stuck, possibly before

@@ -75,7 +75,7 @@ static void device_reset(void)
         queue_reset(&brk_vu_dev.queue[i]);
     brk_vu_mem_clear(&brk_vu_dev.mem);
     brk_vu_shmem_reset();
-    vgb_close(&brk_vu_dev.windows_fd);
+    brk_vu_device_windows(-1);
     brk_vu_dev.features = 0;
     brk_vu_dev.configured = false;
     brk_vu_config_offer(&brk_vu_dev.config);
@@ -218,8 +218,7 @@ static bool set_mem_table(void)
     if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
-        vgb_close(&brk_vu_dev.windows_fd);
-        brk_vu_dev.windows_fd = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
+        brk_vu_device_windows(fcntl(w->fd, F_DUPFD_CLOEXEC, 3));
         brk_vu_dev.windows_offset = w->r.offset;
         brk_vu_dev.windows_size = w->r.size;
     }
@@ -520,6 +519,13 @@ static void on_accept(struct brk_source *s, uint32_t events)
     conn_start(fd);
 }
 
+/* Its workers have the memory mapped, too. */
+static void on_mem_lost(void)
+{
+    vgb_log_limited(&limit, VGB_ERROR, "vhost-user: a file of the guest's memory became shorter");
+    conn_close();
+}
+
 int brk_vu_start(const char *path, int fd, bool connected)
 {
     if (fd < 0) {
@@ -532,6 +538,10 @@ int brk_vu_start(const char *path, int fd, bool connected)
         return BRK_EXIT_ERROR;
     }
     brk_vu_dev.windows_fd = -1;
+    if (!brk_vu_mem_guard(&brk_vu_dev.mem, on_mem_lost)) {
+        vgb_log(VGB_ERROR, "vhost-user: no descriptor or memory: %s", strerror(errno));
+        return BRK_EXIT_ERROR;
+    }
     for (unsigned i = 0; i < BRK_VU_QUEUES; i++)
         brk_vu_dev.queue[i].kick.fd = brk_vu_dev.queue[i].call = brk_vu_dev.queue[i].err = -1;
     brk_vu_config_offer(&brk_vu_dev.config);

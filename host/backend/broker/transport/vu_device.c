@@ -466,6 +466,13 @@ void brk_vu_device_control(void)
         brk_eventfd_signal(q->kick.fd);
 }
 
+void brk_vu_device_windows(int fd)
+{
+    if (brk_vu_dev.windows_fd >= 0)
+        brk_foreign_close(brk_vu_dev.windows_fd);
+    brk_vu_dev.windows_fd = fd;
+}
+
 bool brk_vu_device_started(void)
 {
     const struct brk_vu_queue *q = &brk_vu_dev.queue[VGPU_VQ_CONTROL];

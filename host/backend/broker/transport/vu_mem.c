@@ -4,7 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,10 +46,10 @@ static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, 
     struct stat st;
     uint64_t end;
 
-    m->fd = fd;
-    m->r = *r;
+    *m = (struct brk_vu_map){.fd = fd, .r = *r};
     m->mapping = MAP_FAILED;
-    if (!r->size || r->size % VGP_PAGE || r->gpa % VGP_PAGE || r->offset % VGP_PAGE ||
+    /* uva: rings are aligned by it, which atomic accesses rely on */
+    if (!r->size || r->size % VGP_PAGE || r->gpa % VGP_PAGE || r->offset % VGP_PAGE || r->uva % VGP_PAGE ||
         __builtin_add_overflow(r->offset, r->size, &end) || r->gpa > UINT64_MAX - r->size ||
         r->uva > UINT64_MAX - r->size)
         return "a region's numbers make no sense";
@@ -66,6 +69,68 @@ static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, 
     m->windows = is_windows(fd, &st);
     return NULL;
 }
+
+/* ---- files that become shorter ---- */
+
+static struct {
+    struct brk_vu_mem *mem;
+    void (*lost)(void);
+    struct brk_source told; /* eventfd; fd -1: not guarded */
+} guard = {.told = {.fd = -1}};
+
+/* On the thread of the loop, which alone uses the table, in an access to it. */
+static void on_sigbus(int sig, siginfo_t *si, void *context)
+{
+    const uint64_t one = 1;
+    const int saved = errno;
+
+    (void)context;
+    for (unsigned i = 0; i < guard.mem->n; i++) {
+        struct brk_vu_map *k = &guard.mem->map[i];
+        const uint8_t *at = si->si_addr, *from = k->mapping;
+
+        if (k->mapping == MAP_FAILED || at < from || (uint64_t)(at - from) >= k->mapping_size)
+            continue;
+        if (mmap(k->mapping, k->mapping_size, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ||
+            write(guard.told.fd, &one, sizeof(one)) != sizeof(one))
+            break;
+        k->lost = true;
+        errno = saved;
+        return;
+    }
+    signal(sig, SIG_DFL); /* on return it faults again */
+}
+
+static void on_told(struct brk_source *s, uint32_t events)
+{
+    uint64_t n;
+
+    (void)events;
+    if (read(s->fd, &n, sizeof(n)) != sizeof(n))
+        return;
+    for (unsigned i = 0; i < guard.mem->n; i++) {
+        if (guard.mem->map[i].lost) { /* and not of a table that has been replaced since */
+            guard.lost();
+            return;
+        }
+    }
+}
+
+bool brk_vu_mem_guard(struct brk_vu_mem *m, void (*lost)(void))
+{
+    struct sigaction act = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+
+    guard.mem = m;
+    guard.lost = lost;
+    guard.told = (struct brk_source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ready = on_told};
+    if (guard.told.fd >= 0 && !brk_loop_add(&guard.told, EPOLLIN) && !sigaction(SIGBUS, &act, NULL))
+        return true;
+    vgb_close(&guard.told.fd);
+    return false;
+}
+
+/* ---- the table ---- */
 
 void brk_vu_mem_clear(struct brk_vu_mem *m)
 {

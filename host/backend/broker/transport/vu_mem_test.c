@@ -30,10 +30,12 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
     return 0;
 }
 
+static uint64_t uva;
+
 static const char *set(int fd)
 {
     static struct brk_vu_mem mem;
-    struct brk_vu_payload_mem p = {.nregions = 1, .regions[0] = {.size = SIZE}};
+    struct brk_vu_payload_mem p = {.nregions = 1, .regions[0] = {.size = SIZE, .uva = uva}};
     int copy = dup(fd);
     const char *wrong = brk_vu_mem_set(&mem, &p, &copy);
 
@@ -49,6 +51,9 @@ static void test_memory(void **state)
     major_of_disk = 0;
     assert_int_equal(ftruncate(fd, SIZE), 0);
     assert_null(set(fd));
+    for (uva = 1; uva < 4096; uva *= 2)
+        assert_non_null(set(fd)); /* a ring's indices would not be aligned */
+    uva = 0;
     close(fd);
 }
 

@@ -199,8 +199,7 @@ static void ask(uint32_t request)
 static void mapped(void)
 {
     shm.was_mapped = true;
-    vgb_close(&brk_vu_dev.windows_fd);
-    brk_vu_dev.windows_fd = fcntl(shm.windows, F_DUPFD_CLOEXEC, 3);
+    brk_vu_device_windows(fcntl(shm.windows, F_DUPFD_CLOEXEC, 3));
     if (brk_vu_dev.windows_fd < 0) {
         vu_shmem_fail("out of descriptors");
         return;
@@ -298,7 +297,7 @@ void brk_vu_shmem_stop(void)
         return;
     shm.stopped = shm.asked != 0;
     shm.tried = false;
-    vgb_close(&brk_vu_dev.windows_fd);
+    brk_vu_device_windows(-1);
 }
 
 void brk_vu_shmem_reset(void)

@@ -171,9 +171,10 @@ int brk_warden_file(struct brk_warden *w, int fd, bool read_only)
                         (int)w->pid);
         return -1;
     }
-    /* A mapping of a file open for writing can be made writable later, whatever its protection. */
+    /* A mapping of a file open for writing can be made writable later, whatever its protection. A
+     * lease of the file's owner (fcntl(2), F_SETLEASE) would hold the loop for 45 seconds. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    copy = read_only ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    copy = read_only ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy < 0) {
         vgb_log_limited(&limit, VGB_WARN, "memory of the guest cannot be opened %s: %s",
                         read_only ? "for reading alone, so what a program may only read is not pinned"
@@ -196,7 +197,8 @@ static bool files_put(struct brk_warden *w)
 
         if (ioctl(w->listener.fd, SECCOMP_IOCTL_NOTIF_ADDFD, &a) < 0)
             return false;
-        vgb_close(&w->files[w->nset].fd);
+        brk_foreign_close(w->files[w->nset].fd); /* QEMU, its table and the mapper may have gone since */
+        w->files[w->nset].fd = -1;
     }
     return true;
 }

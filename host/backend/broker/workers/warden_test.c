@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -211,13 +212,44 @@ static void test_poll_refuses(void **state)
     brk_warden_free(w);
 }
 
+/* The owner of the guest's memory, a file of tmpfs, has a lease: opening it again for reading waits for nobody. */
+static void test_lease(void **state)
+{
+    static const struct brk_warden_ops ops = {on_bad, on_done, on_gone};
+    char path[] = "/dev/shm/vgpu-warden.XXXXXX";
+    struct brk_warden *w = NULL;
+    int fds[2], ram = mkstemp(path);
+
+    (void)state;
+    assert_true(ram >= 0 && !unlink(path));
+    if (fcntl(ram, F_SETLEASE, F_WRLCK))
+        skip();
+    signal(SIGIO, SIG_IGN);
+    bad = gone = 0;
+    assert_int_equal(brk_loop_init(), 0);
+    pid_t pid = start_mapper(fds);
+
+    if (pid < 0)
+        skip(); /* under another listener */
+    w = brk_warden_new(&ops, &w, pid, fds);
+    assert_non_null(w);
+    alarm(10); /* less than /proc/sys/fs/lease-break-time */
+    assert_int_equal(brk_warden_file(w, ram, true), -1);
+    alarm(0);
+    assert_int_equal(fcntl(ram, F_SETLEASE, F_UNLCK), 0);
+    assert_true(brk_warden_file(w, ram, true) >= 0);
+    brk_warden_kill(w);
+    while (!gone)
+        assert_true(brk_loop_once(1000));
+    brk_warden_free(w);
+    close(ram);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_unreadable),
-        cmocka_unit_test(test_poll_refuses),
+        cmocka_unit_test(test_edges),        cmocka_unit_test(test_many),  cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_poll_refuses), cmocka_unit_test(test_lease),
     };
 
     return cmocka_run_group_tests_name("warden", tests, setup, NULL);
