@@ -113,6 +113,8 @@ struct sg_code {
     bool zero_regs;        /* some register may be read before it is written */
     bool rows;             /* only for blocks whose rows are whole warps: sg_block_in_rows() */
     bool rows_help;        /* code for such blocks would have more uniform values */
+    bool column;           /* only for blocks that are one thread wide: sg_block_is_column() */
+    bool column_help;      /* code for such blocks would have more uniform values */
     uint32_t hoisted_regs; /* 32-bit registers written by the code that runs ahead */
     /* For native code (jit/jit.h). flat: per 128 bytes below slots_begin: 1, 2: start of a value of
        32 or 64 bits that is the same in every lane; 0: none. SG_FLAT_UNITS entries; NULL: no such
@@ -209,13 +211,20 @@ static inline bool sg_sreg_flat(uint32_t r)
 /* As sg_sreg_flat(), in the code of a kernel. */
 static inline bool sg_code_sreg_flat(const struct sg_code *c, uint32_t r)
 {
-    return (c->rows && (r == SG_SR_TID_Y || r == SG_SR_TID_Z)) || sg_sreg_flat(r);
+    return (c->rows && (r == SG_SR_TID_Y || r == SG_SR_TID_Z)) || (c->column && r == SG_SR_TID_X) ||
+           sg_sreg_flat(r);
 }
 
 /* True if the threads of each warp of such a block lie in one row, in the order of %tid.x. */
 static inline bool sg_block_in_rows(const uint32_t block[3])
 {
     return block[0] % SG_LANES == 0;
+}
+
+/* True if %tid.x is 0 in all threads of such a block, and there are several. */
+static inline bool sg_block_is_column(const uint32_t block[3])
+{
+    return block[0] == 1 && (block[1] > 1 || block[2] > 1);
 }
 
 /* True if the kernel reads its block's position in the cluster, or the cluster's position. */
@@ -272,8 +281,10 @@ struct sg_kernel {
     bool relocated;
     struct sg_diag diag;
     struct sg_code code;
-    bool compiled, rows_tried; /* native code of `code`, and `rows`, have been attempted */
-    struct sg_code *rows;      /* for blocks of whole rows (`code.rows_help`); NULL: none */
+    /* native code of `code`, and the two below, have been attempted */
+    bool compiled, rows_tried, column_tried;
+    struct sg_code *rows;   /* for blocks of whole rows (`code.rows_help`); NULL: none */
+    struct sg_code *column; /* for blocks that are one thread wide (`code.column_help`); NULL: none */
 };
 
 /*

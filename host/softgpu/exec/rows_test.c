@@ -24,8 +24,9 @@
 #define TURNS 3
 
 static const uint32_t shapes[][3] = {{32, 4, 1}, {64, 2, 1}, {96, 1, 1}, {33, 2, 1}, {256, 1, 1},
-                                     {16, 8, 1}, {32, 1, 3}, {48, 2, 1}, {32, 1, 1}, {64, 2, 2}};
-#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+                                     {16, 8, 1}, {32, 1, 3}, {48, 2, 1}, {32, 1, 1}, {64, 2, 2},
+                                     {1, 8, 4},  {1, 8, 8},  {1, 1, 1}};
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0])) /* no multiple of 7: each_case() */
 
 struct outcome {
     int result;
@@ -72,7 +73,7 @@ static void run_shape(struct tk *t, const struct buffers *b, const uint32_t shap
 
 static bool fits(const struct rows_case *c, const uint32_t shape[3])
 {
-    return c->kind != WARPS || shape[0] % 32 == 0 || 32 % shape[0] == 0;
+    return c->kind != WARPS || shape[0] % 32 == 0 || (32 % shape[0] == 0 && shape[1] <= 8 && shape[2] <= 4);
 }
 
 static bool open_case(struct tk *t, const struct rows_case *c)
@@ -206,8 +207,8 @@ static void at_once(const struct buffers b[2])
 /* Without code for whole rows the comparison would prove nothing: it exists and runs where the block fits. */
 static void has_rows(void)
 {
-    const uint32_t yes[3] = {64, 2, 1}, no[3] = {48, 2, 1};
-    unsigned n = 0;
+    const uint32_t yes[3] = {64, 2, 1}, no[3] = {48, 2, 1}, column[3] = {1, 2, 2}, one[3] = {1, 1, 1};
+    unsigned n = 0, narrow = 0;
 
     for (size_t i = 0; i < ROWS_CASES; i++) {
         struct tk t;
@@ -215,9 +216,12 @@ static void has_rows(void)
         if (!open_case(&t, &rows_cases[i]))
             continue;
         n += sg_kernel_code(t.k, yes)->rows && !sg_kernel_code(t.k, no)->rows;
+        narrow += sg_kernel_code(t.k, column)->column && !sg_kernel_code(t.k, one)->column &&
+                  !sg_kernel_code(t.k, no)->column;
         tk_close(&t);
     }
     t_result("kernels have code for whole rows", n > ROWS_CASES / 2, "%u of %zu", n, ROWS_CASES);
+    t_result("and for blocks one thread wide", narrow > ROWS_CASES / 2, "%u of %zu", narrow, ROWS_CASES);
 }
 
 int main(int argc, char **argv)

@@ -39,6 +39,13 @@ static const struct rows_case {
     const char *body;
 } rows_cases[] = {
     {"tid.y and tid.z", ANY, "mad.lo.u32 %r22, %r3, 100, %r2;" TAKE "shl.b32 %r22, %r2, 3;\nadd.u32 %r22, %r22, %r1;" TAKE},
+    {"from tid.x and ctaid.x", ANY,
+     "mad.lo.u32 %r23, %r7, %r4, %r1;\nmul.lo.u32 %r24, %r23, 3;\ndiv.u32 %r25, %r24, %r4;\nrem.s32 %r26, %r24, 5;\n"
+     "mad.lo.u32 %r22, %r25, %r2, %r26;" TAKE LOOP("L", "%r25", "9", TABLE("%r23") "ld.global.u32 %r22, [%rd5];" TAKE)},
+    {"f32 from tid.y, ahead of blocks", ANY,
+     ".reg .f32 %f<9>;\ncvt.rn.f32.s32 %f1, %r2;\ncvt.rn.f32.u32 %f2, %r5;\nlg2.approx.ftz.f32 %f3, %f2;\n"
+     "div.approx.ftz.f32 %f4, %f1, %f2;\nmul.ftz.f32 %f5, %f4, %f3;\nex2.approx.ftz.f32 %f6, %f5;\nrcp.approx.ftz.f32 %f7, %f6;\n"
+     "sqrt.approx.ftz.f32 %f8, %f4;\nadd.ftz.f32 %f7, %f7, %f8;\nmov.b32 %r22, %f7;" TAKE},
     {"a loop from tid.y", ANY, LOOP("L", "%r2", "9", "add.u32 %r22, %r21, %r1;" TAKE)},
     {"a loop to tid.z", ANY, LOOP("L", "-2", "%r3", "add.u32 %r22, %r21, %r1;" TAKE)},
     {"the warp's index, unsigned", ANY,

@@ -75,10 +75,11 @@ static uint32_t row_at(unsigned p, uint32_t i)
 #define PATTERNS 5u
 
 /* Without AVX-512 these have no native form. */
-static bool by_handler(const char *op)
+static bool by_handler(const char *op, const char *text)
 {
-    return !strcmp(sg_op_isa(), "avx2") && (!strcmp(op, "mma.float") || !strcmp(op, "ldmatrix") ||
-                                            !strcmp(op, "sin.f32") || !strcmp(op, "cos.f32"));
+    return !strcmp(sg_op_isa(), "avx2") &&
+           (!strcmp(op, "mma.float") || !strcmp(op, "ldmatrix") ||
+            ((!strcmp(op, "sin.f32") || !strcmp(op, "cos.f32")) && !strstr(text, "/* twins */")));
 }
 
 static uint64_t calls(const char *op)
@@ -133,7 +134,7 @@ static void ldmatrix(const struct rows *x)
     }
     snprintf(name, sizeof(name), "ldmatrix.x%d%s, offset %d%s", x->n, x->trans ? ".trans" : "", x->imm,
              x->same ? ", over its address" : "");
-    t_result(name, ok && !bad && (by_handler("ldmatrix") || calls("ldmatrix") == before),
+    t_result(name, ok && !bad && (by_handler("ldmatrix", "") || calls("ldmatrix") == before),
              "%u patterns are wrong, %llu calls of the handler", bad,
              (unsigned long long)(calls("ldmatrix") - before));
     tk_close(&t);
@@ -213,6 +214,34 @@ static const struct {
     {"cos.f32",
      "cos.approx.f32 %d0, %x0; and.b32 %x1, %x1, 0xc9ffffff; cos.approx.f32 %d1, %x1; sin.approx.f32 %d2, %x1;"},
     {"cos.f32", "cos.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
+    /* any numbers; by 0 and -1; a multiple less one */
+    {"div.u32",
+     "div.u32 %d0, %x0, %x1; div.u32 %d1, %x2, 7; and.b32 %x3, %x3, 255; div.u32 %d2, %x4, %x3; div.u32 %d3, %x0, %x0;"},
+    {"div.s32",
+     "div.s32 %d0, %x0, %x1; div.s32 %d1, %x2, -7; or.b32 %x3, %x3, -16; div.s32 %d2, %x4, %x3; div.s32 %d3, %x0, %x0;"},
+    {"rem.u32",
+     "rem.u32 %d0, %x0, %x1; and.b32 %x3, %x3, 255; rem.u32 %d1, %x4, %x3; rem.u32 %d2, %x3, %x4;"},
+    {"rem.s32", "rem.s32 %d0, %x0, %x1; or.b32 %x3, %x3, -16; rem.s32 %d1, %x4, %x3; rem.s32 %d2, %x3, %x4;"},
+    {"div.u32",
+     "shr.u32 %x4, %x0, 16; shr.u32 %x5, %x1, 16; mul.lo.u32 %x6, %x4, %x5; sub.u32 %x6, %x6, 1; div.u32 %d0, %x6, %x5;"
+     "sub.rp.f32 %d1, %x0, %x1; div.u32 %d2, %x6, %x4; sub.rz.f32 %d3, %x0, %x1; div.u32 %x7, %x6, %x5; add.u32 %d3, %d3, %x7;"},
+    {"div.s32",
+     "mov.u32 %x4, %ctaid.x; add.s32 %x5, %x4, -9; div.s32 %d0, %x4, 3; div.s32 %d1, -77, %x5; rem.s32 %d2, %x5, 4; rem.u32 %d3, %x5, %x4;"},
+    {"sin.f32",
+     "sin.approx.ftz.f32 %d0, %x0; cos.approx.ftz.f32 %d1, %x0; add.ftz.f32 %d2, %d0, %d1; /* twins */"},
+    {"cos.f32",
+     "cos.approx.f32 %d0, %x0; mul.f32 %x2, %x1, %d0; sin.approx.f32 %x0, %x0; mul.f32 %d1, %x0, %x2; /* twins */"},
+    {"sin.f32",
+     "and.b32 %x0, %x0, 0xc9ffffff; sin.approx.f32 %x1, %x0; cos.approx.f32 %d0, %x0; mov.b32 %d1, %x1; add.f32 %x0, %d0, %x2; "
+     "cos.approx.f32 %d2, %x0; mul.f32 %d0, %d2, %d0; sin.approx.f32 %d3, %x0; /* twins */"},
+    /* the value is another one by then, or rounded otherwise between, or some lanes only */
+    {"sin.f32",
+     "sin.approx.f32 %d0, %x0; add.f32 %x0, %x0, %x1; cos.approx.f32 %d1, %x0; cos.approx.f32 %x2, %x2; sin.approx.f32 %d2, %x2;"},
+    {"sin.f32",
+     "sin.approx.ftz.f32 %d0, %x0; cos.approx.f32 %d1, %x0; sin.approx.f32 %d2, %x1; add.rz.f32 %x2, %x2, %x1; cos.approx.ftz.f32 %d3, %x1;"},
+    {"cos.f32",
+     "cos.approx.f32 %d0, %x0; setp.lt.f32 %q, %x0, %x1; @%q sin.approx.f32 %d1, %x0; @%q bra E; sin.approx.f32 %d2, %x1; "
+     "cos.approx.f32 %d3, %x1; E:"},
     {"add.f32" MODE, "add.rz.f32 %d0, %x0, %x1; add.rm.f32 %d1, %x0, %x1; add.rp.f32 %d2, %x0, %x1;"},
     {"sub.f32" MODE, "sub.rz.f32 %d0, %x0, %x1; sub.rm.f32 %d1, %x0, %x1; sub.rp.f32 %d2, %x0, %x1;"},
     {"mul.f32" MODE, "mul.rz.f32 %d0, %x0, %x1; mul.rm.f32 %d1, %x0, %x1; mul.rp.sat.f32 %d2, %x0, %x1;"},
@@ -333,7 +362,7 @@ static void operation(size_t k, uint32_t *in, uint32_t *got)
     for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
         t.k->code.insns[i].fn = t.k->code.handlers[i];
     memset(got, 0, sizeof(want));
-    ok = ok && (by_handler(ops[k].handler) || calls(ops[k].handler) == before) &&
+    ok = ok && (by_handler(ops[k].handler, ops[k].text) || calls(ops[k].handler) == before) &&
          !tk_run(&t, BLOCKS, 32, params, &f);
     snprintf(name, sizeof(name), "%s: %.64s", ops[k].handler, ops[k].text);
     t_result(name, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",

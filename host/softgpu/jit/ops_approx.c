@@ -4,6 +4,8 @@
 #include "jit/memory/memory_ops.h"
 #include "jit/ops.h"
 
+#include <string.h>
+
 #ifdef SG_JIT
 
 static const struct vop ADDS = {M0F, PNONE, 0, 0x58}, SUBS = {M0F, PNONE, 0, 0x5c},
@@ -12,7 +14,7 @@ static const struct vop ADDS = {M0F, PNONE, 0, 0x58}, SUBS = {M0F, PNONE, 0, 0x5
                         CMPPS = {M0F, PNONE, 0, 0xc2}, CVTDQ2PS = {M0F, PNONE, 0, 0x5b},
                         CVTPS2PD = {M0F, PNONE, 0, 0x5a}, CVTPD2PS = {M0F, P66, 1, 0x5a},
                         VPANDD = {M0F, P66, 0, 0xdb}, VPXORQ = {M0F, P66, 1, 0xef},
-                        BLEND_D = {M38, P66, 0, 0x64};
+                        BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64};
 
 /* ---- lg2 ---- */
 
@@ -118,6 +120,55 @@ static void trig_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c)
     evm(B(j), o, reg, v, RSI, (s32)(8 * c), 8, 0, EV_B);
 }
 
+/* Register 3: the square of the distance of x to the nearest multiple of a quarter, which is register 0; register 1: the number
+   of the quarter, in its low bits. Clobbers register 2. */
+static void trig_reduce(struct jit *j, u32 x)
+{
+    struct buf *b = B(j);
+
+    ev(b, CVTPS2PD, 0, 0, x, 0, 0);
+    trig_with(j, MULD, 1, 0, T_PER_QUARTER);
+    trig_with(j, ADDD, 1, 1, T_MAGIC);
+    trig_with(j, SUBD, 2, 1, T_MAGIC);
+    trig_with(j, MULD, 3, 2, T_QUARTER);
+    ev(b, SUBD, 0, 0, 3, 0, 0);
+    trig_with(j, MULD, 3, 2, T_REST);
+    ev(b, SUBD, 0, 0, 3, 0, 0);
+    ev(b, MULD, 3, 0, 0, 0, 0);
+}
+
+/* Register v with the sign of quarter 1: to f32. Clobbers register 0. */
+static void trig_sign(struct jit *j, u32 d, u32 v)
+{
+    evi(B(j), SHIFT_Q, 2, 0, 1, 0, 0, 1);
+    evi(B(j), SHIFT_Q, 6, 0, 0, 0, 0, 63);
+    ev(B(j), VPXORQ, v, v, 0, 0, 0);
+    ev(B(j), CVTPD2PS, d, 0, v, 0, 0);
+}
+
+/* Computes sin and cos of 8 lanes of f32 in register x, which may be 0. Clobbers registers 0 to 5. */
+static void trig_twins(struct jit *j, u32 sine, u32 cosine, u32 x)
+{
+    struct buf *b = B(j);
+
+    trig_reduce(j, x);
+    for (u32 k = 0; k < 5; k++)
+        for (u32 c = 0; c < 2; c++) {
+            trig_with(j, k ? ADDD : MULD, 4 + c, k ? 4 + c : 3, (c ? T_COS : T_SIN) + k);
+            if (k)
+                ev(b, MULD, 4 + c, 4 + c, 3, 0, 0);
+        }
+    trig_with(j, ADDD, 4, 4, T_1);
+    trig_with(j, ADDD, 5, 5, T_1);
+    ev(b, MULD, 4, 4, 0, 0, 0);
+    trig_with(j, TESTMQ, 1, 1, T_BIT);
+    ev(b, BLEND_Q, 2, 4, 5, 1, 0);
+    ev(b, BLEND_Q, 3, 5, 4, 1, 0);
+    trig_sign(j, sine, 2);
+    trig_with(j, VPADDQ, 1, 1, T_BIT);
+    trig_sign(j, cosine, 3);
+}
+
 /* Register v: coefficient k of cos in the lanes of mask 1, of sin in the others. */
 static void trig_term(struct jit *j, u32 v, u32 k)
 {
@@ -131,17 +182,9 @@ static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
 {
     struct buf *b = B(j);
 
-    ev(b, CVTPS2PD, 0, 0, x, 0, 0);
-    trig_with(j, MULD, 1, 0, T_PER_QUARTER);
-    trig_with(j, ADDD, 1, 1, T_MAGIC);
-    trig_with(j, SUBD, 2, 1, T_MAGIC);
+    trig_reduce(j, x);
     if (cosine)
         trig_with(j, VPADDQ, 1, 1, T_BIT);
-    trig_with(j, MULD, 3, 2, T_QUARTER);
-    ev(b, SUBD, 0, 0, 3, 0, 0);
-    trig_with(j, MULD, 3, 2, T_REST);
-    ev(b, SUBD, 0, 0, 3, 0, 0);
-    ev(b, MULD, 3, 0, 0, 0, 0);
     trig_with(j, TESTMQ, 1, 1, T_BIT);
     trig_with(j, TESTNMQ, 2, 1, T_BIT);
     trig_term(j, 4, 0);
@@ -159,15 +202,79 @@ static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
     ev(b, CVTPD2PS, d, 0, 4, 0, 0);
 }
 
+#define TWIN_WITHIN 8u
+
+/* The other function of the same value, which follows in the same mode. NO_KEY: none. With lanes missing, their values may be
+   within the range of native code at one of the two only. */
+static u32 trig_find_twin(const struct jit *j, const struct sg_insn *in, u32 cosine)
+{
+    const struct sg_code *c = j->code;
+    const u32 last = j->cur + TWIN_WITHIN < c->ninsns ? j->cur + TWIN_WITHIN : c->ninsns - 1;
+    bool pure = true;
+
+    if (j->masked || j->leader[j->cur] == 2 || sg_jit_writes(j, j->cur, in->a))
+        return NO_KEY;
+    for (u32 i = j->cur + 1; i <= last && !j->leader[i] && pure; i++) {
+        const struct sg_insn *x = &c->insns[i];
+        const char *name = sg_op_name(x->fn);
+
+        if (name && x->a == in->a && !strcmp(name, cosine ? "sin.f32" : "cos.f32"))
+            return sg_jit_flat(j, x->d) ? NO_KEY : i;
+        if (!sg_jit_find(x->fn, &pure) || sg_jit_writes(j, i, in->a))
+            return NO_KEY;
+    }
+    return NO_KEY;
+}
+
+/* Remembers that the value of instruction i is computed now. Returns false if there is no place for it. */
+static bool trig_expect(struct jit *j, u32 i)
+{
+    if (i == NO_KEY || (!j->twin_at && j->native_bytes + 128 > SG_NATIVE_BYTES))
+        return false;
+    if (!j->twin_at) {
+        j->native_bytes += 128;
+        j->twin_at = -(s32)j->native_bytes;
+    }
+    j->twin = i;
+    return true;
+}
+
+/* The lanes of chunk h, in register a: register d; at j->twin_at: those of the other function. */
+static void trig_pair(struct jit *j, u32 d, u32 a, u32 h, u32 cosine)
+{
+    const u32 other = sg_jv_new(j);
+    struct buf *b = B(j);
+
+    trig_twins(j, cosine ? other : d, cosine ? d : other, a);
+    evi(b, EXTRACT4, a, 0, 0, 0, 0, 1);
+    trig_twins(j, cosine ? 7 : 6, cosine ? 6 : 7, 0);
+    evi(b, INSERT4, d, d, 6, 0, 0, 1);
+    evi(b, INSERT4, other, other, 7, 0, 0, 1);
+    evm(b, VMOVU_STORE, other, 0, G_REGS, j->twin_at + (s32)(64 * h), 64, 0, 0);
+}
+
+static void trig_alone(struct jit *j, u32 d, u32 a, u32 cosine)
+{
+    trig_part(j, d, a, cosine);
+    evi(B(j), EXTRACT4, a, 0, 0, 0, 0, 1);
+    trig_part(j, 6, 0, cosine);
+    evi(B(j), INSERT4, d, d, 6, 0, 0, 1);
+}
+
 /* The handler calls libm for lanes beyond its range. */
 static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
 {
     const u32 n = sg_jit_n(j, false);
+    const bool known = j->twin == j->cur;
     struct buf *b = B(j);
     struct stub *s;
+    bool pair;
     u32 a[2];
 
-    if (j->ahead_of || b->avx2 || sg_jit_flat(j, in->d))
+    if (j->ahead_of || sg_jit_flat(j, in->d))
+        return false;
+    pair = !known && trig_expect(j, trig_find_twin(j, in, cosine));
+    if (b->avx2 && !known && !pair) /* alone it is no faster than the handler */
         return false;
     for (u32 h = 0; h < n; h++)
         a[h] = sg_jv_get(j, in->a, h);
@@ -184,10 +291,12 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
     for (u32 h = 0; h < n; h++) {
         const u32 d = sg_jv_new(j);
 
-        trig_part(j, d, a[h], cosine);
-        evi(b, EXTRACT4, a[h], 0, 0, 0, 0, 1);
-        trig_part(j, 6, 0, cosine);
-        evi(b, INSERT4, d, d, 6, 0, 0, 1);
+        if (known)
+            evm(b, VMOVU, d, 0, G_REGS, j->twin_at + (s32)(64 * h), 64, 0, 0);
+        else if (pair)
+            trig_pair(j, d, a[h], h, cosine);
+        else
+            trig_alone(j, d, a[h], cosine);
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d);
     }

@@ -350,8 +350,8 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
 
 enum { DIV_SIGNED = 1, DIV_REST = 2 };
 
-/* Half of the lanes of register v, as f64 to register d. */
-static void half_to_f64(struct jit *j, u32 d, u32 v, bool upper, bool sign)
+/* Half of the lanes of register v (EV_XMM: the first two lanes) as f64 to register d. */
+static void half_to_f64(struct jit *j, u32 d, u32 v, bool upper, bool sign, u32 size)
 {
     struct buf *b = B(j);
 
@@ -359,30 +359,33 @@ static void half_to_f64(struct jit *j, u32 d, u32 v, bool upper, bool sign)
         evi(b, (struct vop){M3A, P66, 1, 0x3b}, v, 0, d, 0, 0, 1); /* vextracti64x4 */
         v = d;
     }
-    ev(b, (struct vop){M0F, PF3, 0, sign ? 0xe6 : 0x7a}, d, 0, v, 0, 0);
+    ev(b, (struct vop){M0F, PF3, 0, sign ? 0xe6 : 0x7a}, d, 0, v, 0, size);
 }
 
 /*
  * Divides 32-bit integers in f64, which is exact (exec/ops/integer.c). A divisor of 0 gives all ones,
- * as the conversion of an f64 infinity or NaN to unsigned does.
+ * as the conversion of an f64 infinity or NaN to unsigned does. Whichever way MXCSR rounds: a quotient that is no integer is
+ * further from the next one than half a unit in the last place, as 2^-32 is to 2^32.
  */
 static bool e_div(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    const bool sign = arg & DIV_SIGNED;
+    const bool sign = arg & DIV_SIGNED, flat = sg_jit_flat(j, in->d);
+    const u32 size = flat && !B(j)->avx2 ? EV_XMM : 0;
     struct buf *b = B(j);
 
-    if (b->avx2)
-        return false;
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), by = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        for (u32 k = 0; k < 2; k++) {
-            half_to_f64(j, 2 * k, a, k, sign);
-            half_to_f64(j, 2 * k + 1, by, k, sign);
-            ev(b, (struct vop){M0F, P66, 1, 0x5e}, 2 * k, 2 * k, 2 * k + 1, 0, EV_ROUND(0)); /* vdivpd */
-            ev(b, (struct vop){M0F, sign ? P66 : PNONE, 1, sign ? 0xe6 : 0x78}, 2 * k, 0, 2 * k, 0, 0);
+        for (u32 k = 0; k < (flat ? 1 : 2); k++) {
+            half_to_f64(j, 2 * k, a, k, sign, size);
+            half_to_f64(j, 2 * k + 1, by, k, sign, size);
+            ev(b, (struct vop){M0F, P66, 1, 0x5e}, 2 * k, 2 * k, 2 * k + 1, 0, size); /* vdivpd */
+            ev(b, (struct vop){M0F, sign ? P66 : PNONE, 1, sign ? 0xe6 : 0x78}, 2 * k, 0, 2 * k, 0, size);
         }
-        evi(b, (struct vop){M3A, P66, 1, 0x3a}, 0, 0, 2, 0, 0, 1); /* vinserti64x4 */
+        if (flat)
+            ev(b, (struct vop){M38, P66, 0, 0x58}, 0, 0, 0, 0, 0); /* vpbroadcastd */
+        else
+            evi(b, (struct vop){M3A, P66, 1, 0x3a}, 0, 0, 2, 0, 0, 1); /* vinserti64x4 */
         if (sign && !(arg & DIV_REST)) {
             ev(b, (struct vop){M38, PF3, 0, 0x27}, 1, by, by, 0, 0); /* vptestnmd */
             evi(b, (struct vop){M3A, P66, 0, 0x25}, 0, 0, 0, 1, 0, 0xff);

@@ -529,7 +529,7 @@ static int decode_once(struct sg_kernel *k, struct sg_code *code, struct sg_diag
 int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
 {
     struct sg_diag second;
-    const bool rows = code->rows;
+    const bool rows = code->rows, column = code->column;
     bool large = false;
     int r;
 
@@ -544,6 +544,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
     }
     memset(&second, 0, sizeof(second));
     code->rows = rows;
+    code->column = column;
     r = decode_once(k, code, &second, true, &large);
     if (!r)
         atomic_store_explicit(&k->module->large, true, memory_order_relaxed);

@@ -65,8 +65,8 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     return r;
 }
 
-/* Decodes a kernel for blocks of whole rows, where that is possible. */
-static void decode_rows(struct sg_kernel *k)
+/* Decodes a kernel for blocks of whole rows, or (column) one thread wide. NULL: that is not possible. */
+static struct sg_code *decode_special(struct sg_kernel *k, bool column)
 {
     struct sg_code *c = calloc(1, sizeof(*c));
     struct sg_diag diag;
@@ -74,30 +74,37 @@ static void decode_rows(struct sg_kernel *k)
 
     memset(&diag, 0, sizeof(diag));
     if (c) {
-        c->rows = true;
+        c->rows = !column;
+        c->column = column;
         r = decode_verified(k, c, &diag);
     }
     if (r) {
         free(c);
-    } else {
-        sg_code_relocate(k->module, c);
-        sg_jit_compile(c);
-        k->rows = c;
+        return NULL;
     }
-    k->rows_tried = true;
+    sg_code_relocate(k->module, c);
+    sg_jit_compile(c);
+    return c;
 }
 
 const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3])
 {
     const struct sg_code *c = &k->code;
+    const bool column = k->code.column_help && sg_block_is_column(block);
 
-    if (!k->code.rows_help)
+    if (!k->code.rows_help && !column)
         return c;
     pthread_mutex_lock(&k->lock);
-    if (k->relocated && sg_block_in_rows(block)) {
+    if (k->relocated && k->code.rows_help && sg_block_in_rows(block)) {
         if (!k->rows_tried)
-            decode_rows(k);
+            k->rows = decode_special(k, false);
+        k->rows_tried = true;
         c = k->rows ? k->rows : c;
+    } else if (k->relocated && column) {
+        if (!k->column_tried)
+            k->column = decode_special(k, true);
+        k->column_tried = true;
+        c = k->column ? k->column : c;
     }
     if (k->relocated && c == &k->code)
         kernel_compile(k);
@@ -192,6 +199,9 @@ void sg_module_free(struct sg_module *m)
         if (m->kernels[i]->rows)
             sg_code_free(m->kernels[i]->rows);
         free(m->kernels[i]->rows);
+        if (m->kernels[i]->column)
+            sg_code_free(m->kernels[i]->column);
+        free(m->kernels[i]->column);
         pthread_mutex_destroy(&m->kernels[i]->lock);
         free(m->kernels[i]->params);
         free(m->kernels[i]);

@@ -251,7 +251,7 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 void sg_func_clear(struct sg_func *f);
 
 extern const struct sg_kernel_ops sg_kernel_ops;
-/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` set (ptx/body.c). */
+/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` or `column` set (ptx/body.c). */
 int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag);
 void sg_code_free(struct sg_code *c);
 /* The address or handle to store, without the addend; 0: not known yet. */

@@ -252,6 +252,9 @@ static bool ternlog(struct buf *b, u32 imm, u32 d, u32 r, u32 v, struct rm m)
         v256(b, PANDN, T2, v, REG(r));
         v256(b, POR, d, T1, REG(T2));
         return true;
+    case 0xff:
+        sg_avx2_ones(b, d);
+        return true;
     case 0xca: /* vv where reg is set, else rm */
         v256(b, PAND, T1, r, REG(v));
         v256(b, PANDN, T2, r, m);

@@ -104,6 +104,55 @@ static void to_f32(struct buf *b, const struct vinsn *x)
     v256i(b, INSERT128, sg_avx2_put(b, x->reg, 0), T0, REG(T1), 1);
 }
 
+/* ---- 32-bit integers and f64 ---- */
+
+static const double two32 = 0x1p32, two52 = 0x1p52;
+
+/* T3: a number in every lane. */
+static void everywhere(struct buf *b, const double *number)
+{
+    sg_avx2_point(b, R11, number);
+    v256(b, OP(M38, P66, 0, 0x59), T3, 0, MEM_AT(R11, 0)); /* vpbroadcastq */
+}
+
+/* Unsigned: as the fraction of 2^52, less 2^52. */
+static void u32_to_f64(struct buf *b, const struct vinsn *x)
+{
+    widen(b, x, OP(M38, P66, 0, 0x35));
+    everywhere(b, &two52);
+    for (u32 h = 0; h < 2; h++) {
+        const u32 a = sg_avx2_get(b, x->reg, h), d = sg_avx2_put(b, x->reg, h);
+
+        v256(b, POR, d, a, REG(T3));
+        v256(b, OP(M0F, P66, 0, 0x5c), d, d, REG(T3)); /* subpd */
+    }
+}
+
+/* Towards 0, signed; too large ones become INT_MIN, as there. */
+static void f64_to_s32(struct buf *b, const struct vinsn *x)
+{
+    for (u32 h = 0; h < 2; h++) /* cvttpd2dq: 16 bytes */
+        v256(b, OP(M0F, P66, 0, 0xe6), T0 + h, 0, sg_avx2_operand(b, x->rm, h));
+    v256i(b, INSERT128, sg_avx2_put(b, x->reg, 0), T0, REG(T1), 1);
+}
+
+/* Towards 0, unsigned, of numbers from 0 on and NaN; too large ones and NaN become all ones. */
+static void f64_to_u32(struct buf *b, const struct vinsn *x)
+{
+    const struct vop roundpd = OP(M3A, P66, 0, 0x09), cmppd = OP(M0F, P66, 0, 0xc2),
+                     addpd = OP(M0F, P66, 0, 0x58);
+
+    for (u32 h = 0; h < 2; h++) {
+        v256i(b, roundpd, T0 + h, 0, sg_avx2_operand(b, x->rm, h), 0x0b);
+        everywhere(b, &two32);
+        v256i(b, cmppd, T2, T0 + h, REG(T3), 0x15); /* not less */
+        everywhere(b, &two52);
+        v256(b, addpd, T0 + h, T0 + h, REG(T3));
+        v256(b, POR, T0 + h, T0 + h, REG(T2));
+    }
+    low_words(b, x->reg);
+}
+
 bool sg_avx2_width_op(struct buf *b, const struct vinsn *x)
 {
     const u32 key = sg_avx2_key(x->o);
@@ -117,6 +166,24 @@ bool sg_avx2_width_op(struct buf *b, const struct vinsn *x)
         if (x->memory || x->k)
             return false;
         widen(b, x, OP(x->o.map, x->o.pp, 0, x->o.op));
+        return true;
+    case IS(M0F, PF3, 0xe6): /* cvtdq2pd, vcvtudq2pd */
+    case IS(M0F, PF3, 0x7a):
+        if (x->memory || x->k || x->o.w)
+            return false;
+        if (x->o.op == 0x7a)
+            u32_to_f64(b, x);
+        else
+            widen(b, x, x->o);
+        return true;
+    case IS(M0F, P66, 0xe6): /* cvttpd2dq, vcvttpd2udq */
+    case IS(M0F, PNONE, 0x78):
+        if (x->memory || x->k || (x->o.op == 0x78 && !x->o.w))
+            return false;
+        if (x->o.op == 0x78)
+            f64_to_u32(b, x);
+        else
+            f64_to_s32(b, x);
         return true;
     case IS(M38, PF3, 0x35): /* vpmovqd, vpmovusqd */
     case IS(M38, PF3, 0x15):

@@ -12,7 +12,8 @@
  * may have several definitions, provided that no divergent branch precedes them.
  *
  * More values are uniform in blocks whose rows are whole warps (sg_block_in_rows()). Where that
- * helps (code->rows_help), such blocks run code that was decoded for them (code->rows).
+ * helps (code->rows_help), such blocks run code that was decoded for them (code->rows). So do blocks that are one thread
+ * wide (code->column), where %tid.x is 0.
  */
 #include "jit/jit.h"
 #include "ptx/hoist/hoist.h"
@@ -29,11 +30,12 @@
 static bool hoist_is_pure(const char *name)
 {
     static const char *const begin[] = {
-        "mov.b",  "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",    "sub.",  "mul.",
-        "mad.",   "and.",      "or.",         "xor.",     "not.",    "neg.",    "abs.",  "min.",
-        "canon.", "max.",      "shl.",        "shr.",     "setp.",   "selp.",   "bfe.",  "bfi.",
-        "prmt.",  "clz.",      "popc.",       "fma.",     "div.u",   "div.s",   "rem.u", "rem.s",
-        "lop3.",  "shf.",      "ld.p.b",      "ld.p.u",   "ld.p.s8", "ld.p.s16"};
+        "mov.b",       "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",     "sub.",  "mul.",
+        "mad.",        "and.",      "or.",         "xor.",     "not.",    "neg.",     "abs.",  "min.",
+        "canon.",      "max.",      "shl.",        "shr.",     "setp.",   "selp.",    "bfe.",  "bfi.",
+        "prmt.",       "clz.",      "popc.",       "fma.",     "div.u",   "div.s",    "rem.u", "rem.s",
+        "lop3.",       "shf.",      "ld.p.b",      "ld.p.u",   "ld.p.s8", "ld.p.s16", "lg2.",  "ex2.",
+        "div.approx.", "rcp.",      "sqrt.",       "rsqrt.",   "flush."};
 
     if (!name || strstr(name, ".cc"))
         return false;
@@ -169,7 +171,7 @@ struct sg_low sg_hoist_low(struct hoist *h, uint32_t i, uint8_t rule, bool *flat
                           low_of(h, in->c, sg_low_bits_wide(rule, 2)));
     if (*flat)
         low.differ = 0;
-    if (low.differ || *flat)
+    if (low.differ || *flat || h->d->code->column)
         return low;
     *flat = h->d->code->rows;
     h->d->code->rows_help = !*flat && sg_jit_available();
@@ -512,6 +514,7 @@ int sg_dec_hoist(struct sg_dec *d)
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
             if (sg_sreg_there(c, s) && sg_code_sreg_flat(c, s))
                 *flat_at(c, c->sreg_offset[s]) = 1;
+        c->column_help = !c->column && sg_sreg_there(c, SG_SR_TID_X) && sg_jit_available();
         count_defs(&h);
         hoist_find_values(&h);
         r = hoist_compact(&h);

@@ -326,7 +326,8 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
                  sg_type_float(ts) ? sg_type_name(ts) : sg_su(ts));
     if (mode && td != ts)
         return sg_dec_refuse(d, NULL);
-    s = sg_fp_begin(d, rnd, ftz);
+    /* an integer and what it becomes are no denormals: the kernel's mode will do, and no mode can be hoisted */
+    s = sg_fp_begin(d, rnd, sg_type_float(ts) ? ftz : d->ftz);
     sg_emit(d, op, dst, a, NONE, NONE);
     sg_fp_end(d, s);
     if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
