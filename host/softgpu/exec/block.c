@@ -338,11 +338,18 @@ static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
 static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3])
 {
     const bool row = block[0] % SG_LANES == 0; /* all lanes are in one row */
+    const bool column = block[0] == 1 && tid[1] + SG_LANES <= block[1];
 
-    for (uint32_t j = 0; j < SG_LANES && row; j++) {
-        w->tid[0][j] = tid[0] + j;
-        w->tid[1][j] = tid[1];
+    for (uint32_t j = 0; j < SG_LANES && (row || column); j++) {
+        w->tid[0][j] = row ? tid[0] + j : 0;
+        w->tid[1][j] = row ? tid[1] : tid[1] + j;
         w->tid[2][j] = tid[2];
+    }
+    if (column) {
+        tid[1] += SG_LANES;
+        tid[2] += tid[1] == block[1];
+        tid[1] = tid[1] == block[1] ? 0 : tid[1];
+        return;
     }
     for (uint32_t j = 0; j < (row ? 1 : SG_LANES); j++) {
         for (int k = 0; k < 3 && !row; k++)
