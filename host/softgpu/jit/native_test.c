@@ -279,6 +279,12 @@ static const struct {
      "max.f32 %d0, %x0, %x1; min.f32 %d1, %x1, %x2; max.ftz.f32 %d2, %x2, %x3; min.ftz.f32 %d3, %x4, %x5;"},
     {"max.f32",
      "neg.f32 %x1, %x0; max.f32 %d0, %x0, %x1; min.f32 %d1, %x1, %x0; max.f32 %d2, %x2, %x2; min.ftz.f32 %d3, %x0, %x1;"},
+    /* flushed, where all of the kernel flushes */
+    {"flush.f32",
+     "max.ftz.f32 %d0, %x0, %x1; min.ftz.f32 %d1, %x1, %x2; max.ftz.f32 %x3, %x2, %x2; max.ftz.f32 %d2, %x3, %x4; min.ftz.f32 %d3, %x4, %d0;"},
+    {"flush.f32",
+     "max.ftz.f32 %d0, %x0, %x1; add.rz.ftz.f32 %d1, %x1, %x2; max.ftz.f32 %x3, %d1, %x2; min.f32 %d2, %x3, %x4; abs.ftz.f32 %d3, %x4; "
+     "setp.lt.ftz.f32 %q, %x0, %x1; @%q max.ftz.f32 %d2, %x5, %x6;"},
     {"fma.f64",
      "fma.rn.f64 %w0, %w0, %w1, %w2; fma.rn.f64 %w1, %w1, %w2, %w0; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
     {"fma.f64" MODE,

@@ -5,6 +5,8 @@
  */
 #include "jit/ops.h"
 
+#include <string.h>
+
 #ifdef SG_JIT
 
 #define MXCSR_DAZ 0x40u /* denormal operands are 0 */
@@ -18,12 +20,25 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
                         PSHUFD = {M0F, P66, 0, 0x70}, SHUF4 = {M3A, P66, 1, 0x43},
                         PSHUFB = {M38, P66, 0, 0x00};
 
+/* True if operand a is the result of min or max just before, whose only NaN is PTX's, and denormals are 0 at this point: then
+   a multiplication by 1 does nothing but flush. */
+static bool flushed_by_product(const struct jit *j, const struct sg_insn *in)
+{
+    const char *name = j->cur > j->begin && !j->ahead_of && !j->leader[j->cur] ? sg_op_name(in[-1].fn) : NULL;
+
+    return name && in[-1].d == in->a && (j->mxcsr & MXCSR_DAZ) &&
+           (!strcmp(name, "max.f32") || !strcmp(name, "min.f32"));
+}
+
 /* ---- bit operations with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
 static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    static const u32 words[2] = {0x80000000u, 0x7f800000u};
+    static const u32 words[3] = {0x80000000u, 0x7f800000u, 0x3f800000u};
+    const bool product = arg == 2 && flushed_by_product(j, in);
 
-    if (arg < 2) {
+    if (product) {
+        mov_imm64(B(j), RSI, (u64)(uintptr_t)words);
+    } else if (arg < 2) {
         sg_jit_broadcast(j, 0, arg ? 0x7fffffffu : words[0]);
     } else { /* from memory: the port that moves general registers also compares and permutes */
         mov_imm64(B(j), RSI, (u64)(uintptr_t)words);
@@ -33,8 +48,11 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(B(j), arg == 0 ? VPXORD : VPANDD, d, a, 0, 0, 0);
-        if (arg == 2) {
+        if (product)
+            evm(B(j), (struct vop){M0F, PNONE, 0, 0x59}, d, a, RSI, 8, 4, 0, EV_B); /* vmulps */
+        else
+            ev(B(j), arg == 0 ? VPXORD : VPANDD, d, a, 0, 0, 0);
+        if (arg == 2 && !product) {
             ev(B(j), TESTMD, 1, a, 1, 0, 0);
             ev(B(j), BLEND_D, d, d, a, 1, 0);
         }
