@@ -345,14 +345,8 @@ static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3
         w->tid[1][j] = row ? tid[1] : tid[1] + j;
         w->tid[2][j] = tid[2];
     }
-    if (column) {
-        tid[1] += SG_LANES;
-        tid[2] += tid[1] == block[1];
-        tid[1] = tid[1] == block[1] ? 0 : tid[1];
-        return;
-    }
     for (uint32_t j = 0; j < (row ? 1 : SG_LANES); j++) {
-        for (int k = 0; k < 3 && !row; k++)
+        for (int k = 0; k < 3 && !row && !column; k++)
             w->tid[k][j] = tid[k];
         tid[0] += row ? SG_LANES : 1;
         if (tid[0] < block[0])
