@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts the private backend of one run, and prepares the environment of the program. */
+/* Starts the private backend of a run and prepares the program's environment. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include "base/cli_config.h"
 #include "base/vgpu_cli.h"
 
-#define READY_MS 20000 /* loading NVIDIA's driver takes seconds on a machine that was idle */
+#define READY_MS 20000 /* loading NVIDIA's driver takes seconds on an idle machine */
 
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
 {
@@ -22,8 +22,8 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
     vgpu_cli_wrong("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu, none_allowed ? ", none" : "");
 }
 
-/* The choices of Kconfig about the software GPU reach it through its environment variables, unless
- * the user has set those. */
+/* Kconfig's options for the software GPU are passed in its environment variables, unless the user
+ * has set those. */
 static void set_default(const char *name, const char *value)
 {
     if (value[0])
@@ -64,7 +64,10 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     spawn.argv = argv.items;
     spawn.log = b->log;
     spawn.keep_fd[0] = ready[1];
-    /* libcuda applies these two; applied on the host as well, their numbers would count twice. */
+    /*
+     * libcuda applies both; applied by the backend as well, their indices would be translated
+     * twice.
+     */
     if (b->all_devices) {
         unsetenv("CUDA_VISIBLE_DEVICES");
         unsetenv("CUDA_DEVICE_ORDER");
@@ -73,7 +76,7 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     if (b->pid < 0)
         vgpu_cli_die("cannot run the backend %s: %s", backend, strerror(-b->pid));
     close(ready[1]);
-    /* End of file without a byte: it has ended. */
+    /* End of file without a byte: the backend has ended. */
     pfd.fd = ready[0];
     if (poll(&pfd, 1, READY_MS) != 1 || read(ready[0], &byte, 1) != 1) {
         vgpu_cli_say("the backend (--gpu %s) did not start%s", gpu, b->log ? ":" : "");
@@ -90,7 +93,7 @@ void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char 
 {
     for (long i = 0; i < count; i++) {
         b[i].number = (unsigned)i;
-        b[i].all_devices = true; /* the program gets the environment */
+        b[i].all_devices = true; /* the program's environment has both variables */
         vgpu_cli_backend_start(&b[i], mode, gpu);
     }
 }
@@ -100,7 +103,7 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace)
     const char *ours = vgpu_cli_path(VGPU_PART_LIBCUDA);
     const char *nvml = vgpu_cli_path_if_there(VGPU_PART_NVML);
     const char *before = vgpu_cli_getenv(env, "LD_LIBRARY_PATH");
-    bool second = nvml && strcmp(nvml, ours) != 0; /* installed, both are in one folder */
+    bool second = nvml && strcmp(nvml, ours) != 0; /* both in one folder if installed */
     char *path = vgpu_cli_format("%s%s%s%s%s", ours, second ? ":" : "", second ? nvml : "",
                                  before && *before ? ":" : "", before ? before : "");
 

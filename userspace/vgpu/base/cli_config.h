@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The choices of Kconfig that the vgpu command uses, with the same defaults for a build without
- * it. */
+/* Kconfig options used by the vgpu command, with the same defaults for a build without Kconfig. */
 #ifndef VGPU_CLI_CONFIG_H
 #define VGPU_CLI_CONFIG_H
 
@@ -26,7 +25,7 @@
 #define VGPU_CLI_CPUS 2
 #endif
 
-/* Without a config.h, and unless Kconfig says otherwise, workers drop their rights. */
+/* Without a config.h, and unless Kconfig disables it, workers drop their privileges. */
 #if defined(VGPU_CONFIG_H) && !defined(CONFIG_VGPU_SANDBOX)
 #define VGPU_CLI_SANDBOX 0
 #else

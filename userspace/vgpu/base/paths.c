@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the other parts are: an option, an environment variable, or a place relative to the vgpu
- * binary itself (the build tree, or an installation with PREFIX/bin and PREFIX/lib/vgpu).
+ * Locations of the other parts: an option, an environment variable, or a path relative to the vgpu
+ * binary (the build tree, or an installation with PREFIX/bin and PREFIX/lib/vgpu).
  */
 #include <getopt.h>
 #include <limits.h>
@@ -16,8 +16,8 @@ struct part {
     const char *name, *option, *variable;
     const char *candidates[3]; /* relative to the folder of the binary */
     const char *remedy;        /* in a build tree */
-    const char *package;       /* that has it, where vgpu is installed */
-    const char *inside;        /* what must lie in it, for folders */
+    const char *package;       /* package with the part, for an installed vgpu */
+    const char *inside;        /* file that must be in it, for folders */
 };
 
 static const struct part parts[VGPU_PARTS] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloads libvgpu-jit.so (jit/) into the user's program, where that does no harm. */
+/* Preloads libvgpu-jit.so (jit/) into the user's program, unless that would harm it. */
 #include <elf.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,8 +11,9 @@
 #include "base/vgpu_cli.h"
 
 /*
- * The loader complains of a library of another class than the program, and the run-time library of gcc's AddressSanitizer
- * ends a program that has any library loaded before it. Scripts count as programs of this class.
+ * The loader prints a warning for a library of another class than the program, and the run-time
+ * library of gcc's AddressSanitizer ends a program with any library loaded before it. Scripts are
+ * taken for programs of this class.
  */
 static bool program_refuses(const struct vgpu_cli_list *env, const char *program)
 {
@@ -48,7 +49,7 @@ char *vgpu_cli_preload(const struct vgpu_cli_list *env, const char *library, con
 
     if (!library || program_refuses(env, program) || (before && strstr(before, library)))
         return NULL;
-    if (strpbrk(library, " :")) { /* the loader has no way to quote them */
+    if (strpbrk(library, " :")) { /* the loader has no quoting for these */
         vgpu_cli_say("%s cannot be preloaded: its path has a blank or a colon", library);
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes, signals and temporary files. Everything started here dies with vgpu, whichever way it
- * ends: by cleanup on the ordinary ways, by the kernel (PR_SET_PDEATHSIG) when vgpu is killed.
+ * Processes, signals and temporary files. All started processes end with vgpu: by the clean-up at a
+ * regular exit, by the kernel (PR_SET_PDEATHSIG) when vgpu is killed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,13 +22,13 @@
 
 #include "base/vgpu_cli.h"
 
-#define CHILDREN_MAX 8 /* backend, QEMU, program; more is a mistake of ours */
+#define CHILDREN_MAX 8 /* backend, QEMU, program; more would be a bug in vgpu */
 
 extern char **environ;
 
 static pid_t children[CHILDREN_MAX];
 static char *temp_dir;
-static pid_t owner; /* cleanup runs in the process that made the folder, never in a fork of it */
+static pid_t owner; /* process that made the folder; its forks never clean up */
 
 int vgpu_cli_signals(void)
 {
@@ -49,13 +49,16 @@ int vgpu_cli_signals(void)
     return fd;
 }
 
-/* Of one folder: a guest that may write to it could nest and add files for as long as it likes. The rest stays. */
+/*
+ * Limits of the removal of a folder: a guest that may write to it could nest and add files without
+ * end. The rest stays.
+ */
 #define LEVELS_MAX 64u
 #define ENTRIES_MAX 100000u
 
 struct removal {
     dev_t device;
-    unsigned left; /* entries */
+    unsigned left; /* number of entries that may still be removed */
 };
 
 static void remove_below(struct removal *r, int folder, unsigned levels);
@@ -73,7 +76,7 @@ static void remove_entry(struct removal *r, int folder, const char *name, unsign
     unlinkat(folder, name, AT_REMOVEDIR);
 }
 
-/* Takes the descriptor over. */
+/* Removes the contents of `folder` and closes it. */
 static void remove_below(struct removal *r, int folder, unsigned levels)
 {
     struct stat st;
@@ -81,7 +84,7 @@ static void remove_below(struct removal *r, int folder, unsigned levels)
     DIR *d;
 
     if (fstat(folder, &st) != 0 || st.st_dev != r->device || !(d = fdopendir(folder))) {
-        close(folder); /* another file system is not ours */
+        close(folder); /* another file system is not vgpu's own */
         return;
     }
     while (r->left && (e = readdir(d))) {
@@ -94,8 +97,8 @@ static void remove_below(struct removal *r, int folder, unsigned levels)
 }
 
 /*
- * A folder of this user. By descriptors, not by paths: a guest that may write to it could meanwhile put a link to a folder
- * of the host's in place of one in it.
+ * Removes a folder of this user. By descriptors, not by paths: a guest that may write to it could
+ * replace a folder in it by a link to a folder of the host.
  */
 static void remove_tree(const char *path)
 {
@@ -114,7 +117,7 @@ static void remove_tree(const char *path)
     rmdir(path);
 }
 
-/* Folders are named vgpu-run.PID.XXXXXX: one whose process is gone was left by a killed vgpu. */
+/* Folders are named vgpu-run.PID.XXXXXX; a folder without its process was left by a killed vgpu. */
 static void sweep(const char *base)
 {
     DIR *d = opendir(base);
@@ -140,7 +143,7 @@ const char *vgpu_cli_temp_base(void)
     const char *const bases[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
 
     for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
-        /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
+        /* Unix socket addresses are limited to 107 bytes, too few for a deep TMPDIR. */
         if (bases[i] && bases[i][0] == '/' && strlen(bases[i]) <= 60 && access(bases[i], W_OK | X_OK) == 0)
             return bases[i];
     }
@@ -165,7 +168,7 @@ const char *vgpu_cli_temp_dir(void)
     return temp_dir;
 }
 
-/* Between fork and exec: only what is safe there. */
+/* Runs between fork and exec: async-signal-safe calls only. */
 static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_t parent, int report)
 {
     sigset_t none;
@@ -178,7 +181,10 @@ static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     if (!s->foreground) {
-        /* A group of its own: a Ctrl-C of the terminal reaches vgpu, which ends it in order. */
+        /*
+         * A process group of its own: Ctrl-C in the terminal reaches vgpu, which ends all processes
+         * in order.
+         */
         setpgid(0, 0);
         fd = open("/dev/null", O_RDONLY);
         if (fd >= 0)
@@ -191,7 +197,7 @@ static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_
             dup2(fd, 2);
         }
     } else if (!s->foreground) {
-        dup2(2, 1); /* the program's standard output is not theirs to write to */
+        dup2(2, 1); /* the program's standard output is not for their messages */
     }
     for (int i = 0; i < 2; i++) {
         if (s->keep_fd[i] >= 0)
@@ -285,7 +291,7 @@ void vgpu_cli_cleanup(void)
 {
     if (owner && owner != getpid())
         return;
-    /* In the order of starting, reversed: the program or QEMU before the backend that serves it. */
+    /* In reverse order of starting: the program or QEMU before the backend that serves it. */
     for (int i = CHILDREN_MAX - 1; i >= 0; i--) {
         pid_t pid = children[i];
 
@@ -305,7 +311,7 @@ void vgpu_cli_exit_as(int wait_status)
     vgpu_cli_cleanup();
     if (!WIFSIGNALED(wait_status))
         exit(WEXITSTATUS(wait_status));
-    /* The program has had its core dump, if any: not a second one of ours. */
+    /* The program has dumped its core, if any; vgpu must not dump another. */
     setrlimit(RLIMIT_CORE, &none);
     signal(WTERMSIG(wait_status), SIG_DFL);
     sigfillset(&set);

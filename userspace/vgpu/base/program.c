@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program's file says of itself: ELF class, machine and loader; and why it cannot be run. */
+/* Properties of a program's file (ELF class, machine and loader), and why it cannot be run. */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ char *vgpu_cli_program_path(const struct vgpu_cli_list *env, const char *name)
     return NULL;
 }
 
-/* A piece of the file as a string; what lies behind the file's end is empty. */
+/* Reads a part of the file as a string; beyond the end of the file it is empty. */
 static void program_text(int fd, char *to, size_t size, uint64_t at)
 {
     ssize_t n = at > INT64_MAX ? -1 : pread(fd, to, size - 1, (off_t)at);
@@ -69,7 +69,7 @@ static void program_elf(struct vgpu_cli_program *p, int fd)
         return;
     p->is_elf = true;
     p->elf_class = h.ident[EI_CLASS];
-    p->machine = h.wide.e_machine; /* at the same place in both */
+    p->machine = h.wide.e_machine; /* at the same offset in both classes */
     if (p->elf_class == ELFCLASS64)
         elf_headers(p, fd, h.wide.e_phoff, h.wide.e_phnum);
     else

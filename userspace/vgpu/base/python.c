@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Python's frameworks need to run on a GPU of ours: variables with which just-in-time compilers hand over PTX, and
- * for JAX a device node, without which it does not ask for CUDA at all.
+ * Requirements of Python's frameworks on our GPU: variables with which just-in-time compilers pass
+ * PTX on, and for JAX a device node, without which it does not try CUDA at all.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #include "base/vgpu_cli.h"
 
-/* --gpu auto ends at the software GPU where NVIDIA's driver has made no device. */
+/* --gpu auto selects the software GPU where NVIDIA's driver has no device node. */
 static bool is_soft(const char *gpu)
 {
     return strcmp(gpu, "soft") == 0 ||
@@ -32,7 +32,7 @@ static bool is_python(const char *program)
     return strncmp(name, "python", 6) == 0 || (end && strcmp(end, ".py") == 0);
 }
 
-/* ---- where JAX is ---- */
+/* ---- location of JAX ---- */
 
 static bool matches(char *pattern)
 {
@@ -44,14 +44,17 @@ static bool matches(char *pattern)
     return is;
 }
 
-/* The plugin of JAX for CUDA below the folder above DIR, which has programs. */
+/* True if the folder above `dir`, a folder of programs, contains JAX's CUDA plugin. */
 static bool has_plugin(const char *dir)
 {
     return matches(vgpu_cli_format("%s/../lib/python3*/site-packages/jax_plugins/xla_cuda*", dir)) ||
            matches(vgpu_cli_format("%s/../local/lib/python3*/dist-packages/jax_plugins/xla_cuda*", dir));
 }
 
-/* The folder of a program that is found as execvp() does; true: it, or the folder given by its name, has the plugin. */
+/*
+ * True: the folder in which execvp() finds the program, or the folder of the path as given, has the
+ * plugin.
+ */
 static bool plugin_of(const char *program, const char *path)
 {
     bool found = false;
@@ -82,7 +85,10 @@ static bool plugin_of(const char *program, const char *path)
     return found;
 }
 
-/* Programs of a virtual environment lie beside its interpreter; a script elsewhere is run by the python3 in the path. */
+/*
+ * Programs of a virtual environment lie next to its interpreter; other scripts are run by the
+ * python3 in PATH.
+ */
 static bool uses_jax(const struct vgpu_cli_list *env, const char *program)
 {
     const char *path = vgpu_cli_getenv(env, "PATH"), *own = vgpu_cli_getenv(env, "PYTHONPATH");
@@ -108,9 +114,10 @@ static bool uses_jax(const struct vgpu_cli_list *env, const char *program)
 /* ---- variables ---- */
 
 /*
- * XLA_FLAGS with the folder that TensorFlow's XLA takes its ptxas from (JAX gives XLA the folder in CUDA_ROOT). XLA takes
- * a value that does not begin with "--" for the name of a file with flags, and ends the program at a flag it does not know:
- * this one is as old as XLA for GPUs. NULL: the user's value stays.
+ * Returns XLA_FLAGS with the folder from which TensorFlow's XLA takes its ptxas (JAX passes XLA the
+ * folder in CUDA_ROOT). XLA takes a value without leading "--" for the name of a file with flags,
+ * and ends the program at an unknown flag; this flag is as old as XLA for GPUs. NULL: the user's
+ * value is kept.
  */
 static char *xla_flags(const struct vgpu_cli_list *env, const char *root)
 {
@@ -141,7 +148,7 @@ void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char 
 
     const struct {
         const char *name, *value;
-        bool extends; /* the user's value is in it */
+        bool extends; /* the value extends the user's */
     } switches[] = {
         {"LD_PRELOAD", preload, true},
         {"TRITON_PTXAS_PATH", ptxas, false},
@@ -163,7 +170,10 @@ void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char 
     if (said && (vgpu_cli_verbose || is_python(program)))
         vgpu_cli_say("so that just-in-time compilers hand over PTX, which the software GPU executes:%s",
                      said);
-    /* It asks CUPTI for its version, which wants tables of the driver that only profilers use. */
+    /*
+     * The check reads CUPTI's version, which needs export tables of the driver that only profilers
+     * use.
+     */
     if (jax && !vgpu_cli_getenv(env, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK")) {
         vgpu_cli_setenv(env, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1");
         vgpu_cli_say("JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1: JAX would ask CUPTI, which is not served");
@@ -182,7 +192,10 @@ bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program)
            access("/dev/dxg", F_OK) != 0 && uses_jax(env, program);
 }
 
-/* One entry of /dev appears in DIR: a link is copied, all else is mounted. What cannot be is left out. */
+/*
+ * Makes one entry of /dev appear in `dir`: links are copied, other files are bind-mounted. Entries
+ * that cannot be are omitted.
+ */
 static void mirror(const char *dir, const char *name)
 {
     char *from = vgpu_cli_format("/dev/%s", name), *to = vgpu_cli_format("%s/%s", dir, name);
@@ -192,7 +205,7 @@ static void mirror(const char *dir, const char *name)
     int fd;
 
     if (lstat(from, &st) != 0) {
-        /* gone */
+        /* removed meanwhile */
     } else if (S_ISLNK(st.st_mode)) {
         n = readlink(from, target, sizeof(target) - 1);
         target[n > 0 ? n : 0] = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sockets at which another user may listen. Who sends a message can add descriptors to it, and the last close of such a
- * descriptor may take as long as its sender likes: a TCP socket with SO_LINGER and bytes that nobody takes. The kernel
- * does that close in whoever reads the message, whatever time limit the socket has, or closes the socket unread.
+ * Sockets on which another user may listen. The sender of a message can attach descriptors, and the
+ * last close of such a descriptor may block for a time chosen by the sender: a TCP socket with
+ * SO_LINGER and unsent bytes. The kernel performs that close in the process that reads the message,
+ * whatever the socket's time limit, or that closes the socket unread.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,10 +13,10 @@
 
 #include "base/vgpu_cli.h"
 
-#define CLOSING_MAX 64u /* processes that have not been seen to end */
+#define CLOSING_MAX 64u /* closing processes that have not been reaped */
 
 static pid_t closing[CLOSING_MAX];
-static int *open_still; /* sockets that no process could be started for */
+static int *open_still; /* sockets for which no process could be started */
 static size_t nopen, room;
 
 ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags)
@@ -23,7 +24,7 @@ ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags)
     return recv(fd, buf, size, flags | MSG_PEEK);
 }
 
-/* A place for one more; NULL: each of them still closes something. */
+/* Returns a free slot; NULL: all processes are still closing a socket. */
 static pid_t *place(void)
 {
     pid_t *found = NULL;
@@ -44,16 +45,19 @@ void vgpu_cli_close_foreign(const int *fds, size_t n)
     char byte;
 
     if (!longer || !n)
-        return; /* they stay open, which holds nobody */
+        return; /* they stay open, which blocks no caller */
     room = nopen + n > room ? 2 * (nopen + n) : room;
     open_still = longer;
     while (n)
         open_still[nopen++] = fds[--n];
     if (!at || pipe2(gate, O_CLOEXEC))
-        return; /* with the next one */
+        return; /* closed by a later call */
     *at = fork();
     if (!*at) {
-        /* Not before the caller has closed its own. A socket does not linger at the end of a process. */
+        /*
+         * Waits until the caller has closed its own descriptors. Sockets do not linger at the exit
+         * of a process.
+         */
         close(gate[1]);
         while (read(gate[0], &byte, 1) > 0)
             ;

@@ -34,9 +34,9 @@ static void say_v(const char *fmt, va_list ap)
     const size_t begin = strlen(text);
 
     vsnprintf(text + begin, sizeof(text) - begin - 1, fmt, ap);
-    vgpu_cli_harmless(text); /* a guest's or a backend's words may be part of it */
+    vgpu_cli_harmless(text); /* the text may contain words of a guest or backend */
     strcat(text, "\n");
-    /* One write, so that lines of several processes do not mix. */
+    /* A single write, so that lines of several processes do not mix. */
     vgpu_cli_print(text, strlen(text));
 }
 
@@ -74,7 +74,7 @@ void vgpu_cli_die(const char *fmt, ...)
 int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shorts,
                     const struct option *options)
 {
-    static char name[] = "vgpu"; /* of getopt's own messages, as of all others */
+    static char name[] = "vgpu"; /* program name in getopt's own messages */
     int option;
 
     argv[0] = name;
@@ -144,7 +144,7 @@ void vgpu_cli_show_tail(const char *path, int lines)
 
     if (fd < 0)
         return;
-    /* With --verbose the path is that of our own output: a pipe would be read for ever. */
+    /* With --verbose the path is vgpu's own output, and reading a pipe would never end. */
     got = fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
               ? pread(fd, buf, sizeof(buf) - 1, st.st_size > 8192 ? st.st_size - 8192 : 0)
               : -1;

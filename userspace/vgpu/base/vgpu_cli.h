@@ -11,9 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Exit statuses of vgpu itself, the same for all commands (vgpu(1)); any other status is the
- * program's or, as --help of the command says, a finding of the command. As in env(1) and
- * timeout(1). */
+/* Exit statuses of vgpu itself, the same for all commands (vgpu(1)), as in env(1) and timeout(1).
+ * Any other status is the program's or, as the command's --help says, a finding of the command. */
 #define VGPU_CLI_USAGE 2        /* the command line is wrong */
 #define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
 #define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message names the remedy */
@@ -22,7 +21,10 @@
 
 /* util.c */
 extern bool vgpu_cli_verbose;
-/* Where all text for standard error goes; `vgpu vm` sets one that does not wait for a reader for ever. */
+/*
+ * Writes all text for standard error; `vgpu vm` replaces it by a function that does not wait for a
+ * stalled reader.
+ */
 extern void (*vgpu_cli_print)(const char *text, size_t size);
 /* Prints "vgpu: ..." to standard error. */
 void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -31,15 +33,18 @@ void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), n
 /* Same with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 struct option;
-/* getopt_long() for all commands: a wrong option ends with VGPU_CLI_USAGE and names the help of `command`. */
+/*
+ * getopt_long() for all commands: an invalid option ends with VGPU_CLI_USAGE and a pointer to the
+ * help of `command`.
+ */
 int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shorts,
                     const struct option *options);
-/* Writes out standard output. False, after a message: it did not take all of the text. */
+/* Flushes standard output. False, after a message: part of the text could not be written. */
 bool vgpu_cli_output_done(void);
-/* A file that an option names, emptied, to be written. No link is followed but those of the system (/dev/stderr): a guest
- * that may write to the folder may have put it there. */
+/* Opens a file named by an option for writing and empties it. No link is followed except those of
+ * the system (/dev/stderr): a guest that may write to the folder may have put it there. */
 int vgpu_cli_create(const char *option, const char *path);
-/* Allocation that cannot fail: it ends the command. */
+/* Allocations that cannot fail: without memory the command ends. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *vgpu_cli_alloc(size_t size);
 /* Milliseconds of CLOCK_MONOTONIC. */
@@ -63,8 +68,8 @@ void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...) __attribute_
 void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value);
 const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
 
-/* socket.c: for sockets on which another user may listen. recv(2) of the first message, which stays
- * in the socket with any descriptors sent along. */
+/* socket.c: sockets on which another user may listen. recv(2) of the first message, which stays in
+ * the socket with any descriptors sent along. */
 ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags);
 /* Closes the sockets without waiting for those descriptors. */
 void vgpu_cli_close_foreign(const int *fds, size_t n);
@@ -78,95 +83,95 @@ enum vgpu_cli_part {
     VGPU_PART_KERNEL,
     VGPU_PART_INITRD,
     VGPU_PART_DRIVER, /* vgpu_drv.ko */
-    VGPU_PART_PTXAS,  /* the ptxas that keeps PTX, in a folder bin */
-    VGPU_PART_JIT,    /* libvgpu-jit.so, in front of NVRTC and nvJitLink */
+    VGPU_PART_PTXAS,  /* ptxas that keeps PTX, in a folder bin */
+    VGPU_PART_JIT,    /* libvgpu-jit.so, which intercepts NVRTC and nvJitLink */
     VGPU_PART_GUEST,  /* folder packed by `vgpu guest-bundle`; not used by `vgpu run` */
     VGPU_PARTS
 };
 /* Sets the path of a part, as an option does. */
 void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path);
-/* Absolute path of a part: from the option, the environment variable, or beside the vgpu binary. If
- * it is missing, exits with a message that names the remedy. */
+/* Returns the absolute path of a part: from the option, the environment variable, or next to the
+ * vgpu binary. Without it, exits with a message that names the remedy. */
 const char *vgpu_cli_path(enum vgpu_cli_part part);
-/* Same, but NULL when its path is not set and it is not beside the vgpu binary. */
+/* Same, but NULL without a configured path and without a file next to the vgpu binary. */
 const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
 /* The folder of the vgpu binary itself. */
 const char *vgpu_cli_binary_dir(void);
-/* True: this vgpu lies in a folder bin, not in a build tree. */
+/* True if this vgpu lies in a folder bin, not in a build tree. */
 bool vgpu_cli_installed(void);
-/* Chooses between a message for users of a build tree and one for users of an installation. */
+/* Returns the message for users of a build tree or the message for users of an installation. */
 const char *vgpu_cli_words(const char *tree, const char *installed);
 /* Location of a page of the documentation for the user, to be freed. */
 char *vgpu_cli_page(const char *name);
-/* Prints the options and variables of those parts whose option is among `options`, for --help. */
+/* Prints, for --help, the options and variables of the parts whose option is among `options`. */
 void vgpu_cli_help_paths(const struct option *options);
 /* The option of a part ("--qemu"), for the option parser. */
 const char *vgpu_cli_part_option(enum vgpu_cli_part part);
 
 /* program.c */
 struct vgpu_cli_program {
-    char *path; /* as execvp() finds it; NULL: not found */
+    char *path; /* as found by execvp(); NULL: not found */
     bool is_folder, is_executable, is_elf, is_script;
-    bool is_static;    /* ELF: it names no loader */
+    bool is_static;    /* ELF: no loader is named */
     bool takes_rights; /* set-id bits or capabilities: the loader ignores LD_LIBRARY_PATH etc. */
     unsigned elf_class, machine;
-    char loader[256]; /* ELF: the loader that it names; a script: its interpreter */
+    char loader[256]; /* ELF: the named loader; script: its interpreter */
 };
-/* The file that execvp() runs for a name, to be freed; NULL: none. */
+/* Returns the file that execvp() runs for a name, to be freed; NULL: none. */
 char *vgpu_cli_program_path(const struct vgpu_cli_list *env, const char *name);
-/* Reads the file of a program; `path` is to be freed. */
+/* Reads the properties of a program's file; `path` is to be freed. */
 void vgpu_cli_program_look(struct vgpu_cli_program *p, const struct vgpu_cli_list *env, const char *name);
-/* False: an ELF file of another machine or class than this vgpu. */
+/* False: an ELF file for another machine or class than this vgpu. */
 bool vgpu_cli_program_is_ours(const struct vgpu_cli_program *p);
-/* Text for the error `err` of exec for a program; to be freed. */
+/* Returns the text for the error `err` of exec for a program; to be freed. */
 char *vgpu_cli_program_why_not(const struct vgpu_cli_list *env, const char *name, int err);
 /* True if the text occurs anywhere in the file. */
 bool vgpu_cli_file_has(const char *path, const char *text);
 
 /* proc.c */
 
-/* Blocks the signals that are handled through the returned signalfd:
- * SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH. */
+/* Blocks the signals that the returned signalfd reports: SIGINT, SIGTERM, SIGHUP, SIGCHLD,
+ * SIGWINCH. */
 int vgpu_cli_signals(void);
-/* The parent of the private folders of all vgpu processes, and the prefix of their names. */
+/* Parent of the private folders of all vgpu processes, and the prefix of their names. */
 const char *vgpu_cli_temp_base(void);
 #define VGPU_CLI_TEMP_PREFIX "vgpu-run."
-/* Makes the private folder for sockets and logs; removed at the end. Also removes the folders of
- * earlier vgpu processes that were killed. */
+/* Makes the private folder for sockets and logs, which is removed at exit. Also removes the folders
+ * of earlier vgpu processes that were killed. */
 const char *vgpu_cli_temp_dir(void);
 struct vgpu_cli_spawn {
     char **argv;
-    char **env;                 /* NULL: ours */
-    const char *log;            /* standard output and error go to this file; NULL: ours */
-    int keep_fd[2];             /* descriptors that it inherits under the same number; -1: none */
+    char **env;                 /* NULL: vgpu's own */
+    const char *log;            /* file for standard output and error; NULL: vgpu's own */
+    int keep_fd[2];             /* descriptors inherited under the same number; -1: none */
     void (*prepare)(void *arg); /* runs in the new process, before exec; NULL: none */
     void *prepare_arg;
-    bool foreground; /* keeps vgpu's standard input and process group: the user's own program */
+    bool foreground; /* keeps vgpu's standard input and process group: for the user's program */
 };
 /* Starts a process that the kernel kills when vgpu ends. Returns its pid, or -errno of exec. */
 pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s);
-/* Waits for the end of a short-lived process. False: not a process of this vgpu. */
+/* Waits for the end of a short-lived process. False: not a child of this vgpu. */
 bool vgpu_cli_reap(pid_t pid, int *status);
 /* Ends the process with SIGTERM, after grace_ms with SIGKILL, and reaps it. */
 void vgpu_cli_stop(pid_t *pid, int grace_ms);
-/* Ends every process started and removes the temporary folder. Idempotent. */
+/* Ends all started processes and removes the temporary folder. Idempotent. */
 void vgpu_cli_cleanup(void);
-/* Ends vgpu as the program ended: with its status, or by its signal. */
+/* Ends vgpu as the program ended: with its status or by its signal. */
 void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
 
-/* Creates a mount namespace for this process, in a user namespace where the user lacks the right
- * otherwise. propagation: MS_PRIVATE, or MS_SLAVE to see later mounts of the host. False, errno:
+/* Creates a mount namespace for this process, within a user namespace if the user lacks the
+ * privilege. propagation: MS_PRIVATE, or MS_SLAVE to see later mounts of the host. False, errno:
  * not possible on this host. */
 bool vgpu_cli_own_mounts(unsigned long propagation);
 
 /* confine.c: restrictions on the guest's access to the host's files */
 struct vgpu_cli_confine {
-    const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
-    char **option;    /* argument of QEMU that names `root`; replaced by `fallback` without `root` */
+    const char *root; /* empty folder: QEMU's mount point for the host's tree without /proc */
+    char **option;    /* argument of QEMU that names `root`; set to `fallback` without `root` */
     char *fallback;
     int say; /* descriptor for warnings */
 };
-/* To be called in QEMU's process before exec. */
+/* Called in QEMU's process before exec. */
 void vgpu_cli_confine(void *arg);
 /* True if this QEMU can filter its own system calls. */
 bool vgpu_cli_qemu_has_sandbox(const char *qemu);
@@ -176,35 +181,35 @@ bool vgpu_cli_qemu_has_sandbox(const char *qemu);
 struct vgpu_cli_backend {
     unsigned number;  /* index among several backends of a run; set before the start */
     const char *name; /* name of the machine, set before the start; NULL: this process's id */
-    bool all_devices; /* set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
+    bool all_devices; /* set before the start: only the program applies CUDA_VISIBLE_DEVICES */
     pid_t pid;
     char *socket;
-    char *log; /* NULL: it writes to our standard error */
+    char *log; /* NULL: the backend writes to vgpu's standard error */
 };
 /* Starts vgpu-backend and waits until it serves `mode` ("--listen" or "--vhost-user"). Exits with
- * the backend's own message when it fails. */
+ * the backend's own message on failure. */
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
 /* Starts `count` backends, numbered from 0: further devices of a machine or program. */
 void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu);
 /* Ends with VGPU_CLI_USAGE unless gpu is soft, nvidia or auto (or none, where that is allowed). */
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
-/* Puts this project's libcuda first and the trace setting into an environment. trace: NULL = none,
- * "" = to standard error, else a file. */
+/* Puts this project's libcuda first and the trace setting into an environment. trace: NULL: none,
+ * "": to standard error, else a file. */
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
 
-/* python.c: settings for just-in-time compilers and JAX. Sets the variables that make them hand
- * over PTX to the software GPU, except those that the user has set, and says so when `program`
- * looks like a Python program. */
+/* python.c: settings for just-in-time compilers and JAX. Sets the variables with which they pass
+ * PTX to the software GPU, except those set by the user, and prints them when `program` looks like
+ * a Python program. */
 void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
-/* preload.c: LD_PRELOAD with a library behind the user's preloaded libraries, to be freed; NULL:
- * leave it unchanged. */
+/* preload.c: LD_PRELOAD with a library after the user's preloaded libraries, to be freed; NULL: no
+ * change. */
 char *vgpu_cli_preload(const struct vgpu_cli_list *env, const char *library, const char *program);
-/* JAX looks for /dev/nvidia0 before it uses CUDA. True: `program` finds an installed JAX, and the
+/* JAX checks for /dev/nvidia0 before it uses CUDA. True: `program` finds an installed JAX, and the
  * node is missing. */
 bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program);
 /* `prepare` function for vgpu_cli_spawn, with an empty folder as its argument: gives the program a
- * private /dev that has that node, an empty file, besides all nodes of the host's. Where mounts are
- * not allowed it says so, and leaves /dev unchanged. */
+ * private /dev with that node (an empty file) and all nodes of the host. Where mounts are not
+ * allowed, prints a message and leaves /dev unchanged. */
 void vgpu_cli_node_prepare(void *dir);
 
 /* run.c, vm.c, bundle.c */
@@ -224,9 +229,9 @@ int vgpu_cli_cdi(int argc, char **argv);
 int vgpu_cli_probe(void);
 /* True if VGPU_SOCKET names a backend or a guest's device exists. */
 bool vgpu_cli_gpu_is_here(void);
-/* Puts the command that starts the program into argv: empty when a GPU is available and neither
- * `gpu` (NULL: none) nor `vm` requests another way, else this vgpu with `run` or `vm run`; `share`
- * is a folder that the guest may write to. */
+/* Appends the command that starts the program to argv: nothing if a GPU is available and neither
+ * `gpu` (NULL: none) nor `vm` requests another way, else this vgpu with `run` or `vm run`. `share`:
+ * a folder that the guest may write to. */
 void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share);
 /* Waits for a program and forwards the signals that vgpu receives. Returns its wait status. */
 int vgpu_cli_wait(pid_t pid, int signals);
@@ -241,50 +246,50 @@ enum vgpu_cli_accel {
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
-    long gpus;                       /* vgpu-cuda devices, each with its own backend */
+    long gpus;                       /* number of vgpu-cuda devices, each with its own backend */
     long memory_mb, cpus, timeout_s; /* timeout 0 = none */
     struct vgpu_cli_list shares;     /* absolute directories, writable */
     struct vgpu_cli_list disks;      /* absolute files */
     struct vgpu_cli_list ports;      /* "HOST:GUEST", TCP */
-    bool net;                        /* the guest reaches the host's network */
+    bool net;                        /* the guest has access to the host's network */
     const char *name;                /* for `vgpu vm list` and `stop` */
     struct vgpu_cli_list env, args;
     const char *cwd;
-    const char *keep_log; /* NULL: the guest's console is removed at the end */
+    const char *keep_log; /* NULL: the guest's console is removed at exit */
     bool tty;
-    /* while it runs */
+    /* valid while the machine runs */
     char *console;  /* file with the guest's kernel log */
-    int console_fd; /* which `console` names; -1: it is standard error */
+    int console_fd; /* descriptor of the file named by `console`; -1: it is standard error */
     char *qemu_log;
     struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     pid_t qemu;
     int channel; /* vgpu's end of the guest channel */
     int signals;
 };
-/* Reads the options of `vgpu vm run` and `shell` up to the program. False: the exit status is in
- * *status. */
+/* Reads the options of `vgpu vm run` and `shell` up to the program. False: *status is the exit
+ * status. */
 bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool shell, const char **trace,
                          int *status);
 void vgpu_cli_vm_help(bool shell);
-/* Adds a directory that the guest may write to. Exits when that is not possible. */
+/* Adds a directory that the guest may write to, or exits. */
 void vgpu_cli_vm_share(struct vgpu_cli_vm *vm, const char *dir);
 /* True if the guest gets a network card. */
 bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm);
-/* Lists this machine in `vgpu vm list` until the process ends. Exits if the name is taken. */
+/* Lists this machine in `vgpu vm list` until the process ends. Exits if the name is in use. */
 void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm);
 int vgpu_cli_vm_list(int argc, char **argv);
 int vgpu_cli_vm_stop(int argc, char **argv);
 /* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
-/* Removes what QEMU of an attempt that failed has written, so far as it is in the temporary folder. */
+/* Removes the logs of a failed start of QEMU, if they are in the temporary folder. */
 void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm);
-/* The accelerator that has booted a guest since the start of this machine; TCG: KVM was tried and
+/* The accelerator that has booted a guest since the host's last boot; TCG: KVM was tried and
  * failed; AUTO: nothing was tried. */
 enum vgpu_cli_accel vgpu_cli_accel_known(void);
 void vgpu_cli_accel_remember(enum vgpu_cli_accel accel);
 
 enum vgpu_cli_hello { VGPU_HELLO_OK, VGPU_HELLO_TIMEOUT, VGPU_HELLO_DEAD, VGPU_HELLO_STOPPED };
-/* Waits for the guest's init. STOPPED: a signal requested the end; its number is in *value. */
+/* Waits for the guest's init. STOPPED: a signal requested the end; *value is its number. */
 enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, int *value);
 /* Sends the request and relays until the program ends. Returns a wait status; exits (after the
  * guest's own output) when the guest ends. */
