@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu guest-bundle: what a guest needs, in one folder or archive, for guests without our packages. */
+/*
+ * vgpu guest-bundle: collects the files that a guest without our packages needs in a folder or
+ * archive.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -23,7 +26,7 @@ static void help(void)
            "  --help       this text\n");
 }
 
-/* Runs a program of the system and waits; dies with its exit status unless that is 0. */
+/* Runs a program of the system and waits for it; exits with its status unless that is 0. */
 static void run(const char *const *words)
 {
     struct vgpu_cli_list argv = {0};
@@ -41,12 +44,12 @@ static void run(const char *const *words)
         vgpu_cli_die("%s has failed; nothing is complete", argv.items[0]);
 }
 
-/* FROM's contents and this program into TO, which is there and empty. */
+/* Copies the contents of `from` and this program into `to`, an existing empty folder. */
 static void fill(const char *from, const char *to)
 {
     char *all = vgpu_cli_format("%s/.", from), *lib = vgpu_cli_format("%s/lib", to);
     char *bin = vgpu_cli_format("%s/bin", to), *self = vgpu_cli_format("%s/bin/vgpu", to);
-    char *program = realpath("/proc/self/exe", NULL); /* of this process, not of cp */
+    char *program = realpath("/proc/self/exe", NULL); /* resolved here: in cp it would name cp */
     char *cuda = vgpu_cli_format("%s/libcuda.so.1", to), *nvml = vgpu_cli_format("%s/libnvidia-ml.so.1", to);
 
     if (!program)
@@ -77,7 +80,10 @@ static bool is_archive(const char *path)
     return false;
 }
 
-/* A name that promises an archive, in small letters or in capitals, is not to become a folder: .tar.X, whatever X is. */
+/*
+ * True: the name has the suffix of another archive format (.tar.X, in either case), which must not
+ * become a folder's name.
+ */
 static bool is_other_archive(const char *path)
 {
     static const char *const ends[] = {"zip",  "7z",  "rar", "bz2", "tbz",  "tbz2", "lz4", "gz",
@@ -97,7 +103,7 @@ static bool is_other_archive(const char *path)
     return false;
 }
 
-/* The value of --out. NULL: the help was asked for. */
+/* Returns the value of --out; NULL: --help was given. */
 static const char *bundle_options(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -134,7 +140,7 @@ int vgpu_cli_bundle(int argc, char **argv)
             out);
     from = vgpu_cli_path(VGPU_PART_GUEST);
     if (!is_archive(out)) {
-        /* Nothing that is there is overwritten: not a folder of something else by a slip. */
+        /* Nothing is overwritten: a mistyped path must not fill an unrelated folder. */
         if (mkdir(out, 0755))
             vgpu_cli_die("%s: %s", out, strerror(errno));
         fill(from, out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu cdi: describes the GPU for container engines (Container Device Interface 0.5.0). The file names the device
- * nodes, or a backend's socket, and our libraries, which the engine then puts into a container. It needs no hook: the
- * libraries are mounted where loaders look without a cache, and where NVIDIA's images have LD_LIBRARY_PATH point to.
+ * vgpu cdi: describes the GPU for container engines (Container Device Interface 0.5.0). The file
+ * names the device nodes, or a backend's socket, and our libraries, for the engine to put into a
+ * container. No hook is needed: the libraries are mounted into folders that loaders search without
+ * a cache, and into those named by LD_LIBRARY_PATH of NVIDIA's images.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -49,7 +50,7 @@ static void mount(FILE *f, const char *host, const char *inside, const char *opt
     *first = false;
 }
 
-/* The library's file, at its place in each of the folders. */
+/* Writes a mount of the library's file for each of the folders. */
 static void mount_library(FILE *f, enum vgpu_cli_part part, const char *name, bool *first)
 {
     char *path = vgpu_cli_format("%s/%s", vgpu_cli_path(part), name), *real = realpath(path, NULL);
@@ -101,7 +102,7 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
         fprintf(f, ",\n");
     }
     write_device(f, "all", nodes, n, socket);
-    /* NVIDIA's own runtime is told to keep away. */
+    /* "void" disables NVIDIA's own container runtime. */
     fprintf(
         f,
         "\n  ],\n  \"containerEdits\": {\n    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"],\n    \"mounts\": [");
@@ -114,23 +115,26 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
     fprintf(f, "\n    ]\n  }\n}\n");
 }
 
-/* The folder of a file, which an engine's package need not have made (/etc/cdi); not those above it. */
+/*
+ * Makes the folder of a file, which the engine's package may not have created (/etc/cdi), without
+ * its parents.
+ */
 static void make_folder(const char *path)
 {
     char *folder = vgpu_cli_format("%s", path), *end = strrchr(folder, '/');
 
     if (end && end > folder) {
         *end = '\0';
-        mkdir(folder, 0755); /* opening the file in it says why it cannot */
+        mkdir(folder, 0755); /* an error is reported when the file is opened */
     }
     free(folder);
 }
 
-/* Engines read the folder at any time: the file appears when it is complete. */
+/* Engines read the folder at any time, so a complete file is renamed into place. */
 static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
 {
     char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());
-    FILE *f = fopen(fresh, "wxe"); /* in /tmp a link of that name would be another user's */
+    FILE *f = fopen(fresh, "wxe"); /* "x": in /tmp the name may be another user's link */
     bool ok;
 
     if (!f && errno == ENOENT) {
@@ -158,7 +162,10 @@ static unsigned find_nodes(const char *root, unsigned *nodes)
         char *path = vgpu_cli_format("%s/dev/vgpu%u", root, i);
         struct stat st;
 
-        /* Not access(2): under DevicePolicy= the kernel refuses that for a device which the unit may not open. */
+        /*
+         * Not access(2): under DevicePolicy= the kernel denies it for devices that the unit may not
+         * open.
+         */
         if (stat(path, &st) == 0)
             nodes[n++] = i;
         free(path);

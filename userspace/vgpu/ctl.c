@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu ctl: reads and changes the limits and shares of a running backend, over its control socket. */
+/* vgpu ctl: reads and changes limits and shares of a running backend, over its control socket. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "base/vgpu_cli.h"
 
-#define REQUEST_MAX 256 /* of the backend (host/backend/broker/main/control.c) */
+#define REQUEST_MAX 256 /* limit of the backend (host/backend/broker/main/control.c) */
 
 static void help(void)
 {
@@ -33,7 +33,7 @@ static void help(void)
 
 #define ANSWER_MAX (1 << 16)
 
-/* The backend's answer, to be freed. */
+/* Returns the backend's answer, to be freed. */
 static char *ask(const char *path, const char *request)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -45,7 +45,8 @@ static char *ask(const char *path, const char *request)
     if (strlen(path) >= sizeof(a.sun_path))
         vgpu_cli_wrong("%s: the path is too long for a socket", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &connect_limit, sizeof(connect_limit)); /* its queue is full */
+    /* Time limit of connect() to a socket with a full queue. */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &connect_limit, sizeof(connect_limit));
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
         vgpu_cli_die("%s: %s; was the backend started with --control?", path, strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -75,7 +76,7 @@ static int tell(const char *answer)
     return 1;
 }
 
-/* The first line behind "ok" is "NAME VALUE". */
+/* Prints the first line after "ok", which is "NAME VALUE". */
 static void show_value(FILE *f, const char *answer)
 {
     const char *value = is_ok(answer) ? strchr(answer + 3, ' ') : NULL;
@@ -86,7 +87,7 @@ static void show_value(FILE *f, const char *answer)
         fputc('?', f);
 }
 
-/* Says what the value is, and what it was. */
+/* Sets a value and prints the new and the old value. */
 static int set(const char *path, const char *request, const char *name, const char *get)
 {
     char *before = ask(path, get), *answer = ask(path, request), *after;
@@ -105,7 +106,7 @@ static int set(const char *path, const char *request, const char *name, const ch
     return 0;
 }
 
-/* The words of a request in one; `left_out`: the index of a word that is not in it, or -1. */
+/* Joins the words of a request; `left_out`: index of a word to omit, or -1. */
 static char *words(char **word, int n, int left_out)
 {
     char *text = vgpu_cli_format("%s", ""), *more;
@@ -127,7 +128,10 @@ static bool is_name(const char *word)
     return *word && *word != '-' && word[strspn(word, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
 }
 
-/* The form that the backend takes (host/backend/broker/main/control.c); what NAME and VALUE may be, it says itself. */
+/*
+ * Checks the form that the backend accepts (host/backend/broker/main/control.c); the backend itself
+ * checks NAME and VALUE.
+ */
 static void check_form(char **word, int n)
 {
     bool get = strcmp(word[0], "get") == 0, set = strcmp(word[0], "set") == 0;

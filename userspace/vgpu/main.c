@@ -81,6 +81,8 @@ int main(int argc, char **argv)
 {
     int status = run_command(argc, argv);
 
-    /* A disk that is full, for instance: what was asked for is not there. */
+    /*
+     * A failed write (a full disk, for instance) fails the command, since its output is incomplete.
+     */
     return vgpu_cli_output_done() || status == VGPU_CLI_USAGE ? status : VGPU_CLI_FAILED;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu run: a program on the host itself, against our libcuda and a backend of its own. */
+/* vgpu run: runs a program on the host itself, with our libcuda and a private backend. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -60,7 +60,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Waits for the program; passes the signals that vgpu receives on to it. */
+/* Waits for the program and forwards the signals that vgpu receives to it. */
 static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *backends, long gpus)
 {
     struct pollfd pfd = {.fd = signals, .events = POLLIN};
@@ -73,7 +73,7 @@ static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *bac
         for (struct vgpu_cli_backend *b = backends; b < backends + gpus; b++) {
             if (b->pid <= 0 || waitpid(b->pid, NULL, WNOHANG) != b->pid)
                 continue;
-            /* The program gets the error that CUDA gives for a lost device: let it end by itself. */
+            /* The program gets CUDA's error for a lost device and may end by itself. */
             b->pid = 0;
             vgpu_cli_say("the backend has ended while the program runs%s", b->log ? ":" : "");
             if (b->log)
@@ -81,7 +81,7 @@ static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *bac
         }
         poll(&pfd, 1, -1);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
-            /* What the terminal sends (SI_KERNEL) has reached the program already. */
+            /* Signals of the terminal (SI_KERNEL) have reached the program already. */
             if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
                 kill(program, (int)si.ssi_signo);
         }
