@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu metrics, a process of its own: backends are asked what they tell `vgpu smi --host`, so that no HTTP reaches a
- * process that holds a guest's memory.
+ * vgpu metrics, as a process of its own: it queries backends as `vgpu smi --host` does, so that no
+ * HTTP reaches a process that holds a guest's memory.
  */
 #include "metrics/metrics.h"
 

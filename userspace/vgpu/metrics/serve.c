@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The HTTP side, by libmicrohttpd: one thread, few connections, each with little memory and a time limit. Whoever may
- * connect may read, and nothing else: a request's only effect is one question to each backend, at most one a second.
+ * The HTTP side, on libmicrohttpd: a single thread, few connections, each with little memory and a
+ * time limit. Clients that may connect can only read: a request's sole effect is a query to each
+ * backend, at most once a second.
  */
 #include "metrics/metrics.h"
 
@@ -23,7 +24,7 @@
 #include <microhttpd.h>
 #include <signal.h>
 
-/* Loaded when it is needed: the command runs in guests that have nothing but the C library. */
+/* Loaded on demand: the command also runs in guests with nothing but the C library. */
 #define LIBRARY "libmicrohttpd.so.12"
 static struct {
     __typeof__(&MHD_start_daemon) start_daemon;
@@ -53,12 +54,12 @@ static void load(void)
     LOAD(get_connection_info);
 }
 
-#define CONNECTIONS 16u /* more are taken for a moment: the oldest makes room */
+#define CONNECTIONS 16u /* further ones are accepted briefly: the oldest is closed */
 #define CONNECTION_MEMORY (16u << 10)
 #define TIMEOUT_S 10u
 #define FRESH_MS 1000
 
-/* Of the only thread that answers. */
+/* Used by the only thread that answers. */
 static struct smi_status latest;
 static int64_t latest_ms;
 
@@ -103,7 +104,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     (void)arg;
     (void)version;
     (void)data;
-    /* The first call has the headers alone; a body is not taken. */
+    /* The first call has the headers only; a request body is rejected. */
     if (!*state) {
         *state = &seen;
         return MHD_YES;
@@ -125,8 +126,10 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
-/* Of the library's thread alone. Whoever connects and says nothing is not to keep the others out for TIMEOUT_S. */
-static int open_connections[2 * CONNECTIONS]; /* the oldest first */
+/*
+ * Used by the library's thread only. Idle connections must not block other clients for TIMEOUT_S.
+ */
+static int open_connections[2 * CONNECTIONS]; /* oldest first */
 static unsigned nopen;
 
 static void connection_opened(int fd)
@@ -170,7 +173,7 @@ static int listen_unix(const char *path)
 
     memcpy(a.sun_path, path, strlen(path) + 1);
     if (fd >= 0 && !lstat(path, &st) && S_ISSOCK(st.st_mode))
-        unlink(path); /* a killed one's */
+        unlink(path); /* left by a killed process */
     mode_t old = umask(0117);
     if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, CONNECTIONS))
         vgpu_cli_die("--listen %s: %s", path, strerror(errno));
@@ -178,7 +181,7 @@ static int listen_unix(const char *path)
     return fd;
 }
 
-/* 127.x.y.z:PORT or localhost:PORT; else an end with VGPU_CLI_USAGE. */
+/* Parses 127.x.y.z:PORT or localhost:PORT; exits with VGPU_CLI_USAGE otherwise. */
 static struct sockaddr_in loopback_address(const char *where)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
@@ -194,7 +197,7 @@ static struct sockaddr_in loopback_address(const char *where)
     return a;
 }
 
-/* Loopback alone: there is neither encryption nor a password. */
+/* Loopback only, since there is neither encryption nor a password. */
 static int listen_port(const char *where, struct sockaddr_in *a)
 {
     const int yes = 1;
@@ -216,19 +219,19 @@ int metrics_serve(const char *where)
     struct MHD_Daemon *d;
     sigset_t end;
 
-    /* What the user has wrong comes before what the host lacks. */
+    /* The user's mistakes are reported before a missing library of the host. */
     if (is_path && strlen(where) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         vgpu_cli_wrong("--listen %s: the path is too long for a socket", where);
     if (!is_path)
         a = loopback_address(where);
     load();
     fd = is_path ? listen_unix(where) : listen_port(where, &a);
-    metrics_sample(&latest); /* utilisation needs two looks: the first scrape has it, too */
+    metrics_sample(&latest); /* utilisation needs two samples: the first scrape then has it */
     latest_ms = vgpu_cli_now_ms();
     sigemptyset(&end);
     sigaddset(&end, SIGINT);
     sigaddset(&end, SIGTERM);
-    sigprocmask(SIG_BLOCK, &end, NULL); /* also for the library's thread */
+    sigprocmask(SIG_BLOCK, &end, NULL); /* inherited by the library's thread */
     signal(SIGPIPE, SIG_IGN);
     d = mhd.start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, on_request, NULL,
                          MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, 2 * CONNECTIONS,

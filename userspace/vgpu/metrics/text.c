@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prometheus' text format. Names are dcgm-exporter's where it has the same thing, so that its dashboards work, else
- * vgpu_*. What guests say of themselves stands in labels alone, and is escaped.
+ * Prometheus' text format. Names are dcgm-exporter's where it has the same metric, so that its
+ * dashboards work, else vgpu_*. Text from guests appears in labels only, and is escaped.
  */
 #include "metrics/metrics.h"
 
@@ -13,7 +13,10 @@
 
 #include "base/vgpu_cli.h"
 
-/* A label's value: backslash, quote and newline are escaped; what is not ASCII is replaced. */
+/*
+ * Writes a label: backslash, quote and newline of its value are escaped, non-ASCII bytes are
+ * replaced.
+ */
 static void label(FILE *f, const char *name, const char *text, bool first)
 {
     fprintf(f, "%s%s=\"", first ? "" : ",", name);
@@ -39,7 +42,7 @@ static void head(FILE *f, const char *name, const char *type, const char *help)
     fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* One of dcgm-exporter's, with its labels. */
+/* Writes a metric of dcgm-exporter, with its labels. */
 static void dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigned long long value)
 {
     char host[256] = "";
@@ -60,7 +63,7 @@ static void dcgm_all(FILE *f, const struct smi_status *s)
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
-        /* A backend that was not there at the last look: the series begins all the same. */
+        /* For a backend without an earlier sample the series starts at 0. */
         if (b->percent >= 0 || b->soft)
             dcgm(f, b, "DCGM_FI_DEV_GPU_UTIL", b->percent > 0 ? (unsigned long long)b->percent : 0);
     }
@@ -169,7 +172,9 @@ static void of_vms(FILE *f, const struct smi_status *s)
     }
 }
 
-/* Which is which number of struct smi_client; a program chooses its name. */
+/*
+ * Metrics of the numbers in struct smi_client. The name in their labels is chosen by the program.
+ */
 static const struct client_metric {
     const char *name, *type, *help;
     size_t at;
