@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace as a timeline, in the JSON of Chrome's trace viewer: complete events (ph X), microseconds from the first. */
+/*
+ * The trace as a timeline, in the JSON of Chrome's trace viewer: complete events (ph X), times in
+ * microseconds since the first event.
+ */
 #include <stdio.h>
 
 #include "trace/events.h"

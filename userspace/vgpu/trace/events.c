@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the JSON lines that our libraries write. They are written by the program that is looked at,
- * so nothing about them is taken for granted: a line that is not of our form is counted, not used.
+ * Reads the JSON lines that our libraries write. They come from the observed program, so none is
+ * trusted: a line that is not in our form is counted and otherwise ignored.
  */
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -16,13 +16,13 @@
 
 #define EVENTS_MAX 4000000
 /*
- * Of a line (the libraries' have 2 KiB at most), and of all that is read: a guest may write a file of any size without an end
- * of a line in it, which costs it nothing.
+ * Limits of a line (the libraries' have 2 KiB at most), bytes, and of the whole input, bytes: a
+ * guest may write a file of any size without a newline, at no cost.
  */
 #define LINE_ROOM 8192u
 #define BYTES_MAX (UINT64_C(1) << 30)
 
-/* The value that follows "key": in a line of ours; NULL when there is none. */
+/* Returns the value after "key": in a line of ours; NULL: none. */
 static const char *value_of(const char *line, const char *key)
 {
     char pattern[32];
@@ -38,7 +38,10 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A JSON string with the escapes that we write, harmless for a terminal. NULL: not one. */
+/*
+ * Decodes a JSON string with the escapes that our libraries write, and makes it harmless for a
+ * terminal. NULL: not such a string.
+ */
 static char *take_text(const char *at)
 {
     char *text, *to;
@@ -86,7 +89,7 @@ static bool parse(const char *line, struct vgpu_cli_event *e)
     e->call = take_text(value_of(line, "call"));
     if (strcmp(type, "call") == 0) {
         e->text = take_text(value_of(line, "args"));
-        /* After the arguments, which may contain anything: look for the rest from the end. */
+        /* The arguments may contain anything, so the rest is searched from the end of the line. */
         for (code = line + strlen(line); code > line && strncmp(code, ",\"result\":", 10) != 0;)
             code--;
         e->result = take_text(code > line ? code + 10 : NULL);
@@ -123,7 +126,10 @@ static void take_line(struct vgpu_cli_events *events, char *line)
     events->list[events->count++] = e;
 }
 
-/* A line into `line`, of LINE_ROOM bytes; its length with the end, if it has one. A longer one is as long as there is room. */
+/*
+ * Reads a line into `line`, of LINE_ROOM bytes. Returns its length with the newline, if any; a
+ * longer line is truncated to the room.
+ */
 static size_t next_line(FILE *f, char *line)
 {
     size_t n = 0;
@@ -156,7 +162,7 @@ void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f)
         if (ends && !skips)
             take_line(events, line);
         else
-            events->odd += !ends && !skips; /* longer than any of ours: once */
+            events->odd += !ends && !skips; /* a line longer than any of ours counts once */
     }
 }
 
@@ -183,7 +189,7 @@ void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
         return;
     vgpu_cli_events_more(events, f);
     if (events->count < EVENTS_MAX && events->taken < BYTES_MAX && next_line(f, line))
-        take_line(events, line); /* without an end */
+        take_line(events, line); /* without a newline */
     fclose(f);
 }
 
@@ -271,7 +277,7 @@ static size_t sum_up(const struct vgpu_cli_events *events, const char *filter, s
     return n;
 }
 
-/* Each text once, in order. */
+/* Prints each text once, in order. */
 static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
 {
     const char **seen = vgpu_cli_alloc((events->count + 1) * sizeof(*seen));
@@ -294,7 +300,7 @@ static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
     free(seen);
 }
 
-/* What the processes said at their ends; one that was killed says nothing. */
+/* Prints the ring statistics that processes wrote at exit; a killed process has none. */
 static void print_ring(const struct vgpu_cli_events *events, FILE *out)
 {
     static const char *const names[4] = {"records", "round_trips", "sleeps", "doorbells"};

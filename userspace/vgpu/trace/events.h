@@ -14,33 +14,36 @@ struct vgpu_cli_event {
     enum vgpu_cli_event_type type;
     int pid, tid;
     int code;     /* calls: the result */
-    double us;    /* calls: duration */
-    double time;  /* time of its end, seconds */
+    double us;    /* calls: duration, us */
+    double time;  /* time of its end, s */
     char *call;   /* name */
-    char *text;   /* calls: arguments; others: the text */
-    char *result; /* calls: the result's name */
+    char *text;   /* calls: arguments; other events: the text */
+    char *result; /* calls: name of the result */
 };
 
 struct vgpu_cli_events {
     struct vgpu_cli_event *list;
     size_t count, room;
     size_t odd;     /* malformed lines: for instance the last line of a killed process */
-    uint64_t taken; /* bytes read */
-    bool skips;     /* the rest of a line that is too long */
+    uint64_t taken; /* number of bytes read */
+    bool skips;     /* the rest of an overlong line is being skipped */
 };
 
 /* Reads a trace file; a missing file is an empty trace. *events owns the data for the rest of the
  * process. At most 4 million lines are kept, and 1 GiB is read. */
 void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path);
 
-/* A value from the arguments or the text: "name=VALUE"; -1 when missing. */
+/* A number from the arguments or the text, "name=VALUE"; -1: missing. */
 long vgpu_cli_event_number(const struct vgpu_cli_event *e, const char *name);
 
-/* Appends the events added to the file since the last read; `f` is the file. An incomplete line is
- * left for the next read. */
+/* Appends the events added to the file `f` since the last read. An incomplete line is left for the
+ * next read. */
 void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f);
 
-/* Calls to show: names and shell patterns, separated by commas; NULL: all. */
+/*
+ * True if the call is to be shown. filter: names and shell patterns, separated by commas; NULL: all
+ * calls.
+ */
 bool vgpu_cli_event_shown(const struct vgpu_cli_event *e, const char *filter);
 /* True if the call's result is an error. Not errors: unfinished work, names that are queried and
  * missing, objects freed after the driver has ended. */
@@ -50,26 +53,26 @@ bool vgpu_cli_event_failed(const struct vgpu_cli_event *e);
  * their reasons. */
 void vgpu_cli_events_totals(const struct vgpu_cli_events *events, const char *filter, long top, FILE *out);
 
-/* show.c: the events as lines. */
+/* show.c: prints the events as lines. */
 struct vgpu_cli_show {
-    size_t next;        /* the first event that was not shown */
-    const char *filter; /* as above */
-    bool all;           /* also the runtime's start-up, call by call */
-    int pid;            /* a process whose start-up is being folded, 0: none */
+    size_t next;        /* index of the first event not yet shown */
+    const char *filter; /* as in vgpu_cli_event_shown() */
+    bool all;           /* shows the runtime's start-up call by call */
+    int pid;            /* process whose start-up is being folded; 0: none */
     unsigned long folded;
     double us;
 };
-/* Shows the new events. */
+/* Prints the new events. */
 void vgpu_cli_show(struct vgpu_cli_show *s, const struct vgpu_cli_events *events, FILE *out);
-/* Called after the last event was shown. */
+/* Called after the last event. */
 void vgpu_cli_show_end(struct vgpu_cli_show *s, FILE *out);
 
-/* chrome.c: a timeline in the JSON that Perfetto and chrome://tracing read; closes f. False: it
- * cannot be written. */
+/* chrome.c: writes a timeline in the JSON read by Perfetto and chrome://tracing; closes f. False:
+ * write error. */
 bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, FILE *f);
 /*
- * Opens a file that the program, possibly a guest, has written: no link, no pipe that would block
- * the reader. NULL: missing, or not a regular file.
+ * Opens a file written by the program, possibly in a guest: rejects links, and pipes, which would
+ * block the reader. NULL: missing, or not a regular file.
  */
 FILE *vgpu_cli_events_open(const char *path);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu trace: runs a program as `vgpu run`, `vgpu vm run` or, where a GPU of ours is at hand
- * already, directly, with both traces on, and sums up what was called when it has ended or died.
+ * vgpu trace: runs a program with both traces on, as `vgpu run` or `vgpu vm run` does or, if our
+ * GPU is available already, directly. Sums up the calls when the program has ended, also by a
+ * crash.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -116,7 +117,7 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 
 #define FOLLOW_MS 100
 
-/* Until it ends, or for `ms` (-1: however long); true: it has ended. */
+/* Waits for the end of the process, at most `ms` (-1: without limit). True: it has ended. */
 static bool wait_for(pid_t pid, int signals, int ms, int *status)
 {
     struct pollfd pfd = {.fd = signals, .events = POLLIN};
@@ -130,7 +131,7 @@ static bool wait_for(pid_t pid, int signals, int ms, int *status)
             return false;
         poll(&pfd, 1, ms < 0 ? -1 : (int)left);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
-            /* What the terminal sends (SI_KERNEL) has reached the program already. */
+            /* Signals of the terminal (SI_KERNEL) have reached the program already. */
             if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
                 kill(pid, (int)si.ssi_signo);
         }
@@ -146,7 +147,10 @@ int vgpu_cli_wait(pid_t pid, int signals)
     return status;
 }
 
-/* The path as the program sees it, which may change its working directory; the file is emptied. */
+/*
+ * Returns the path as the program sees it, which may change its working directory; empties the
+ * file.
+ */
 static char *new_file(const char *option, const char *path)
 {
     char *real;
@@ -158,7 +162,7 @@ static char *new_file(const char *option, const char *path)
     return real;
 }
 
-/* From before the program is started: a guest may write into the folder. */
+/* Opened before the program starts, since a guest may write into the folder. */
 static FILE *new_stream(const char *option, const char *path)
 {
     FILE *f = fdopen(vgpu_cli_create(option, path), "a");
@@ -174,7 +178,7 @@ struct choice {
     long top;
 };
 
-/* The file is to be new: libcuda never writes into one that is there. */
+/* The file must not exist: libcuda never overwrites a recording. */
 static char *record_env(struct vgpu_cli_list *env, const struct choice *o)
 {
     char *path = new_file("--record", o->record);
@@ -194,7 +198,7 @@ static char *folder_of(const char *path)
     return *folder ? folder : vgpu_cli_format("/");
 }
 
-/* True if there is a recording and it holds the whole program. */
+/* True if the recording exists and covers the whole program. */
 static bool recorded(const char *path)
 {
     struct vgp_event e;
@@ -223,7 +227,7 @@ static bool recorded(const char *path)
     return whole && end.reason == VGP_END_EXIT;
 }
 
-/* Shows the calls while the program runs; its wait status. */
+/* Shows the calls while the program runs. Returns its wait status. */
 static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_events *events,
                   struct vgpu_cli_show *show, FILE *out)
 {
@@ -242,7 +246,7 @@ static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_even
     } while (!ended);
     vgpu_cli_show_end(show, out);
     if (f && fgetc(f) != EOF)
-        events->odd++; /* the last line of a process that was killed */
+        events->odd++; /* the last line of a killed process */
     if (f)
         fclose(f);
     return status;
@@ -273,7 +277,7 @@ static int run(const struct choice *o, char **program)
     quiet = o->record && !o->json && !o->output && !o->totals && !o->chrome;
     if (!quiet)
         vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
-    vgpu_cli_setenv(&env, "VGPU_TRACE", "0"); /* the lines are made from the JSON */
+    vgpu_cli_setenv(&env, "VGPU_TRACE", "0"); /* the lines are printed from the JSON */
     if (o->chrome)
         chrome = new_stream("--chrome", o->chrome);
     if (o->output)
@@ -294,7 +298,7 @@ static int run(const struct choice *o, char **program)
         status = vgpu_cli_wait(pid, signals);
     else
         status = follow(pid, signals, events_path, &events, &show, out);
-    /* A program that failed may have had no time to record: its own status says more. */
+    /* A failed program may not have recorded anything: its own status says more. */
     if (record_path && !recorded(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         vgpu_cli_cleanup();
         exit(VGPU_CLI_FAILED);
