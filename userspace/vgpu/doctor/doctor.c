@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu doctor: what is between a program and the GPU, in the order in which a call passes it:
- * device, driver, permissions, backend; the loader; the start of NVIDIA's runtime; the calls.
+ * vgpu doctor: checks the path from a program to the GPU in the order of a call: device, driver,
+ * permissions, backend; the loader; the start of NVIDIA's runtime; the calls.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-#define OUTPUT_TAIL 8192 /* of the program's output, kept for the rules */
+#define OUTPUT_TAIL 8192 /* bytes of the program's output kept for the rules */
 
 static void help(void)
 {
@@ -94,7 +94,7 @@ struct choice {
     int timeout_s;
 };
 
-/* False: there is no place for the trace and the loader's log, and no run. */
+/* False: no folder for the trace and the loader's log, so the program is not run. */
 static bool check_temp(struct vgpu_findings *f)
 {
     const char *base = vgpu_cli_temp_base();
@@ -274,7 +274,7 @@ int vgpu_cli_doctor(int argc, char **argv)
     return verdict ? (int)verdict->cause : 0;
 }
 
-/* ---- vgpu probe: the program that doctor runs when it is given none ---- */
+/* ---- vgpu probe: run by doctor without a program ---- */
 
 int vgpu_cli_probe(void)
 {

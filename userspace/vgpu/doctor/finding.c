@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Findings of vgpu doctor, and the words for their causes. */
+/* Findings of vgpu doctor, and the texts for their causes. */
 #include <string.h>
 
 #include "doctor/doctor.h"
@@ -54,7 +54,7 @@ const char *vgpu_cli_cause_name(enum vgpu_cause cause)
     return "?";
 }
 
-/* Names of files, and what a program and its loader say, are others' words. */
+/* Names of files and the output of a program or its loader are untrusted text. */
 static char *harmless_copy(const char *text)
 {
     char *copy = text ? vgpu_cli_format("%s", text) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What glibc's loader says with LD_DEBUG=libs: which file became libcuda.so.1, and how it was found.
- * The only way to know that holds for RPATH, RUNPATH, dlopen() from anywhere and the cache alike.
+ * Reads the output of glibc's loader with LD_DEBUG=libs: which file became libcuda.so.1, and how it
+ * was found. No other source covers RPATH, RUNPATH, dlopen() from anywhere and the cache alike.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "doctor/doctor.h"
 #include "base/vgpu_cli.h"
 
-/* A string that only our libcuda.so.1 (and nothing else of that name) has in it. */
+/* A string contained in our libcuda.so.1 and in no other. */
 static const char mark[] = "VGPU_TRACE_JSON";
 
 bool vgpu_cli_is_our_libcuda(const char *path)
@@ -36,7 +36,7 @@ static char *copy(const char *text, size_t n)
     return vgpu_cli_format("%.*s", (int)n, text);
 }
 
-/* The part after the last ": " or the whole; without the process number in front. */
+/* Returns the part after the last ": ", or the whole line, without the leading process number. */
 static const char *body(const char *line)
 {
     const char *p = strchr(line, ':');
@@ -48,7 +48,10 @@ static const char *body(const char *line)
     return p;
 }
 
-/* " search path=A:B\t\t(LD_LIBRARY_PATH)" and " search cache=/etc/ld.so.cache": how it was found. */
+/*
+ * Notes how a library was found: " search path=A:B\t\t(LD_LIBRARY_PATH)" or " search
+ * cache=/etc/ld.so.cache".
+ */
 static void note_search(char how[256], const char *text)
 {
     const char *open = strrchr(text, '('), *close = open ? strchr(open, ')') : NULL;
@@ -61,18 +64,18 @@ static void note_search(char how[256], const char *text)
         snprintf(how, 256, "a folder that was used before");
 }
 
-/* NVIDIA's libraries that programs load with dlopen() and do without when they are not there. */
+/* NVIDIA's libraries that programs load with dlopen() and can do without. */
 static const char *const stems[] = {"libcudart.so.", "libcublas.so.", "libcublasLt.so.",  "libcudnn.so.",
                                     "libcufft.so.",  "libcurand.so.", "libcusolver.so.",  "libcusparse.so.",
                                     "libnvrtc.so.",  "libnccl.so.",   "libnvJitLink.so.", "libcupti.so."};
 #define STEMS (sizeof(stems) / sizeof(stems[0]))
 
 static struct {
-    char *name; /* the last one that was looked for */
+    char *name; /* latest name that was searched for */
     bool loaded;
 } asked[STEMS];
 
-/* The index in stems of a file name, or -1. */
+/* Returns the index of a file name in stems, or -1. */
 static int stem_of(const char *name)
 {
     for (size_t i = 0; i < STEMS; i++) {
@@ -92,7 +95,7 @@ static void note_asked(const char *name)
     asked[i].name = vgpu_cli_format("%.*s", (int)strcspn(name, " \t[;"), name);
 }
 
-/* Programs try several versions of a library: one that was found is enough. */
+/* Programs try several versions of a library; any version found is enough. */
 static void note_missing(struct vgpu_ldlog *log)
 {
     for (size_t i = 0; i < STEMS; i++) {

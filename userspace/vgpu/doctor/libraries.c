@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu doctor: the files that the loader finds or is made to load: why one of them cannot be loaded, what LD_PRELOAD brings. */
+/*
+ * vgpu doctor: files that the loader finds or is told to preload: why a file cannot be loaded, and
+ * which symbols LD_PRELOAD adds.
+ */
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -13,12 +16,12 @@
 #include "doctor/doctor.h"
 #include "base/vgpu_cli.h"
 
-#define PROBE_SECONDS 10 /* for the constructors of a library */
+#define PROBE_SECONDS 10 /* time limit of a library's constructors, s */
 
 /* True: the library itself defines the name. */
 static bool library_defines(void *library, const char *name)
 {
-    void *at = dlsym(library, name); /* also looks in the libraries that it needs */
+    void *at = dlsym(library, name); /* also searches its dependencies */
     struct link_map *map;
     Dl_info of;
 
@@ -26,8 +29,9 @@ static bool library_defines(void *library, const char *name)
            (ElfW(Addr))of.dli_fbase == map->l_addr;
 }
 
-/* In a process of its own, since the library's constructors run there: 'c': it brings CUDA's driver API, 'n': it does not,
-   'e' and the loader's words: it cannot be loaded. Empty: the process has ended in the middle. */
+/* Loads a library in a child process, since its constructors run. Answers: 'c': exports CUDA's
+ * driver API; 'n': does not; 'e' and the loader's message: cannot be loaded. Empty: the child ended
+ * early. */
 static void library_probe(const char *path, char *answer, size_t size)
 {
     int way[2], status;
@@ -57,7 +61,7 @@ static void library_probe(const char *path, char *answer, size_t size)
         waitpid(pid, &status, 0);
 }
 
-/* Why a file is no library for programs of this machine; NULL: it is one, as far as its head says. */
+/* Returns why a file is no library for programs of this machine; NULL: its ELF header is valid. */
 static const char *no_library(const char *path)
 {
     struct vgpu_cli_list none = {0};
@@ -66,7 +70,7 @@ static const char *no_library(const char *path)
     const char *why = NULL;
 
     if (lstat(path, &st) != 0)
-        return NULL; /* nothing of that name, which is no fault */
+        return NULL; /* a missing file is no fault */
     if (stat(path, &st) != 0)
         return "a link to a file that is not there";
     if (access(path, R_OK) != 0)
@@ -101,14 +105,14 @@ char *vgpu_cli_library_fault(const char *path)
     return answer[0] ? NULL : vgpu_cli_format("%s ends the process that loads it", path);
 }
 
-/* One entry of LD_PRELOAD or of /etc/ld.so.preload. */
+/* Checks an entry of LD_PRELOAD or of /etc/ld.so.preload. */
 static void preload_entry(struct vgpu_findings *f, struct vgpu_program *p, const char *path, const char *from)
 {
     const char *head = no_library(path);
     char answer[600];
 
     if (!strchr(path, '/'))
-        return; /* the loader searches for it; its log says what it found */
+        return; /* found by search: covered by the loader's log */
     if (head || access(path, F_OK) != 0) {
         vgpu_cli_find(f, VGPU_CAUSE_NONE,
                       vgpu_cli_format("%s names %s, which the loader leaves out", from, path),

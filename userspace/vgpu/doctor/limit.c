@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The limits of vgpu-backend in what a trace says: which was met, and what to do. */
+/* The limits of vgpu-backend in a trace's texts: which limit was reached, and the remedy. */
 #include <string.h>
 
 #include "doctor/doctor.h"
@@ -7,14 +7,14 @@
 
 #define CEILING "--memory-policy ceiling"
 
-/* docs/tenancy.md; `vgpu ctl set` changes them, too. */
+/* Limits of docs/tenancy.md; `vgpu ctl set` changes them as well. */
 static const char *const limits[] = {
     "vram-quota",    "pin-quota",           "blob-quota",     "max-clients",      "start-rate",
     "client-memory", "client-threads",      "client-streams", "client-handles",   "client-printf",
     "client-image",  "client-compile-time", "client-queue",   "client-time-limit"};
 
-/* The limit whose option a text has, as broker and workers say it: "the limit of N is met (vgpu-backend --NAME)";
- * NULL: none. */
+/* Returns the limit whose option a text contains, as broker and workers write it: "the limit of N
+ * is met (vgpu-backend --NAME)"; NULL: none. */
 static const char *limit_named(const char *text)
 {
     for (size_t i = 0; text && i < sizeof(limits) / sizeof(limits[0]); i++) {

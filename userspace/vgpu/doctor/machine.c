@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu doctor: the machine under a program: device, driver, node, permissions, the backend's socket. */
+/*
+ * vgpu doctor: the environment of a program: device, driver, node, permissions, the backend's
+ * socket.
+ */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +25,10 @@
 #define NODE "/dev/vgpu0"
 #define KERNEL_LOG (1 << 18)
 
-/* Virtio device 63 is vgpu-cuda, 38 what a generic front end calls it. How many there are on the bus of a guest. */
+/*
+ * Returns the number of vgpu-cuda devices on the guest's bus: virtio device 63, or 38 as presented
+ * by a generic front end.
+ */
 static unsigned pci_devices(void)
 {
     DIR *d = opendir("/sys/bus/pci/devices");
@@ -82,7 +88,8 @@ int vgpu_cli_doctor_connect(const char *path)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(): its queue is full */
+    /* Time limit of connect() to a socket with a full queue. */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
         err = errno;
     if (err)
@@ -112,7 +119,10 @@ static void check_socket(struct vgpu_findings *f, const char *path)
                       "VGPU_SOCKET");
 }
 
-/* The driver's last words about that node, or about no node; NULL: none, or the kernel log is not for this user. */
+/*
+ * Returns the driver's latest kernel message about that node, or about no node; NULL: none, or this
+ * user may not read the kernel log.
+ */
 static char *kernel_says(const char *node)
 {
     char *log = vgpu_cli_alloc(KERNEL_LOG), *last = NULL;
@@ -153,7 +163,7 @@ static void check_node(struct vgpu_findings *f, const char *node)
     }
 }
 
-/* One place after the other; a program can go on with those that are in order. */
+/* Checks the places in turn; a program can use those that are in order. */
 static void check_places(struct vgpu_findings *f, const struct lnk_place *list, unsigned n)
 {
     unsigned there = pci_devices();
@@ -175,14 +185,17 @@ static void check_places(struct vgpu_findings *f, const struct lnk_place *list, 
             "the driver has not taken the others, or this is a container without them", NULL);
 }
 
-/* Podman, docker and systemd-nspawn leave these; Kubernetes' runtimes none, and its variable. */
+/*
+ * Files left by Podman, docker and systemd-nspawn; Kubernetes' runtimes leave none, but set a
+ * variable.
+ */
 static bool in_container(void)
 {
     return access("/run/.containerenv", F_OK) == 0 || access("/.dockerenv", F_OK) == 0 ||
            access("/run/systemd/container", F_OK) == 0 || getenv("KUBERNETES_SERVICE_HOST") != NULL;
 }
 
-/* The driver has taken a device: the kernel has its node, whatever this /dev shows. */
+/* True if the driver has a device: the kernel has a node, whatever this /dev contains. */
 static bool driver_has_node(void)
 {
     DIR *d = opendir("/sys/class/misc");
@@ -196,7 +209,7 @@ static bool driver_has_node(void)
     return found;
 }
 
-/* modprobe would find the module for this kernel. */
+/* True if modprobe would find the module for this kernel. */
 static bool module_installed(const char *release)
 {
     char *path = vgpu_cli_format("/lib/modules/%s/modules.dep", release);

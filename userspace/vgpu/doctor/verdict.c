@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of vgpu doctor: from a trace, the loader's log and a program's end to the cause. They
- * follow the order in which NVIDIA's runtime asks libcuda when it starts, because it stops in
- * silence at the first answer that it does not like: what it asked last is the cause.
+ * The rules of vgpu doctor that derive the cause from a trace, the loader's log and the program's
+ * end. They follow the order in which NVIDIA's runtime calls libcuda at its start, because it stops
+ * silently at the first answer that it rejects: its last call shows the cause.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct view {
     const struct vgpu_cli_events *ev;
     const struct vgpu_ldlog *log;
     const struct vgpu_ending *end;
-    bool failed; /* the program did not end well */
+    bool failed; /* the program did not end successfully */
 };
 
 static const struct vgpu_cli_event *at(const struct view *v, size_t i)
@@ -41,7 +41,7 @@ static bool is_call(const struct vgpu_cli_event *e, const char *name)
     return e->type == VGPU_EVENT_CALL && strcmp(e->call, name) == 0;
 }
 
-/* "name(arguments) = RESULT", for people. */
+/* Formats "name(arguments) = RESULT" for messages. */
 static char *show(const struct vgpu_cli_event *e)
 {
     return vgpu_cli_format("%s(%.200s) = %s", e->call, e->text, e->result);
@@ -52,7 +52,8 @@ static bool names_limit(const struct vgpu_cli_event *e)
     return e->type == VGPU_EVENT_WHY && vgpu_cli_names_limit(e->text);
 }
 
-/* The latest text before event i that names a limit, in whatever thread heard the worker; NULL: none. */
+/* Returns the latest text before event i that names a limit, on any thread of the process; NULL:
+ * none. */
 static const char *limit_before(const struct view *v, size_t i)
 {
     for (size_t k = i; k-- > 0;) {
@@ -62,8 +63,9 @@ static const char *limit_before(const struct view *v, size_t i)
     return NULL;
 }
 
-/* The reason that was given just before or after event i by the same thread, or NULL. A worker's
- * comes before the call that it explains; our own too. The latest that names a limit goes before the others. */
+/* Returns the reason reported just before or after event i by the same thread, or NULL. Reasons of
+ * a worker and of libcuda precede the call that they explain. The latest that names a limit
+ * wins. */
 static const char *reason_of(const struct view *v, size_t i)
 {
     const struct vgpu_cli_event *e = at(v, i), *reason = NULL;
@@ -78,7 +80,7 @@ static const char *reason_of(const struct view *v, size_t i)
         reason = reason ? reason : at(v, k);
     }
     if (e->code == 2 && (!reason || strstr(reason->text, "had returned already"))) {
-        const char *limit = limit_before(v, i); /* it is said once in a while, not each time */
+        const char *limit = limit_before(v, i); /* reported at intervals only, not for each call */
 
         if (limit)
             return limit;
@@ -151,7 +153,7 @@ static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t ini
 
 /* ---- the start of the runtime ---- */
 
-/* Calls with which the runtime has left its start behind. */
+/* True for calls that show the runtime's start to be complete. */
 static bool is_use(const struct vgpu_cli_event *e)
 {
     static const char *const uses[] = {
@@ -186,7 +188,7 @@ static bool judge_version(struct vgpu_findings *f, const struct view *v, bool in
     return true;
 }
 
-/* Names without which NVIDIA's runtime does not start; others may be missing. */
+/* True for symbols that NVIDIA's runtime needs to start; further ones may be missing. */
 static bool is_needed(const char *name)
 {
     static const char *const needed[] = {
@@ -260,15 +262,15 @@ static bool crashed(const struct view *v)
             WTERMSIG(v->end->status) == SIGILL || WTERMSIG(v->end->status) == SIGABRT);
 }
 
-/* What a runtime asks to find out, and goes on whatever the answer: is there a context already? has
- * the driver an entry point without a name? */
+/* True for queries of a runtime that continues whatever the answer: whether there is a context
+ * already, whether the driver has an entry point without a name. */
 static bool is_probe(const struct vgpu_cli_event *e)
 {
     return (e->code == 201 && strncmp(e->call, "cuCtxGet", 8) == 0) ||
            (strncmp(e->call, "cuGetProcAddress", 16) == 0 && strncmp(e->text, "symbol= ", 8) == 0);
 }
 
-/* A slot of an export table that libcuda does not serve: the caller's error does not say so itself. */
+/* Unserved slots of an export table; the caller's error does not name them. */
 static bool judge_slots(struct vgpu_findings *f, const struct view *v)
 {
     for (size_t i = 0; i < v->ev->count; i++) {
@@ -287,7 +289,7 @@ static bool judge_slots(struct vgpu_findings *f, const struct view *v)
     return false;
 }
 
-/* What the environment or a limit changes is worth knowing, whatever the program's end was. */
+/* Notes effects of the environment and limits, which matter however the program ended. */
 static void note_surroundings(struct vgpu_findings *f, const struct view *v)
 {
     bool staged = false;
@@ -310,7 +312,8 @@ static void note_surroundings(struct vgpu_findings *f, const struct view *v)
     }
 }
 
-/* From cuInit to the first use: where did it stop? True: it did, and why was found. */
+/* Finds where the runtime stopped between cuInit and its first use. True: it stopped, and the cause
+ * was found. */
 static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t init)
 {
     size_t bad = 0, last = 0, checks = 0;
@@ -332,7 +335,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
         if (e->code != 0 && !bad && !is_probe(e))
             bad = i;
     }
-    /* An error was the last thing but for the clean-up: that is where it stopped. */
+    /* A final error, apart from clean-up calls, shows where the runtime stopped. */
     if (bad && (v->failed || bad == last)) {
         if (is_call(at(v, bad), "cuGetExportTable"))
             found_table(f, v, bad);
@@ -394,14 +397,14 @@ static enum vgpu_cause cause_of(int code, const char *why)
     case 801:
         if (why && strstr(why, "pin_limit_mib"))
             return VGPU_CAUSE_PINNED;
-        /* An older host: libcuda does not send what the worker does not know. */
+        /* An older host: libcuda does not send calls unknown to the worker. */
         return why && strstr(why, "the worker speaks") ? VGPU_CAUSE_MISMATCH : VGPU_CAUSE_REFUSED;
     default:
         return VGPU_CAUSE_CALL;
     }
 }
 
-/* why: what was said of it, or NULL */
+/* why: the reason text, or NULL */
 static const char *remedy_of(const struct view *v, enum vgpu_cause cause, const char *why)
 {
     const char *profile = why ? strstr(why, "VGPU_SOFT_CC=") : NULL, *raise = vgpu_cli_limit_remedy(why);
@@ -450,13 +453,13 @@ static const char *remedy_of(const struct view *v, enum vgpu_cause cause, const 
     }
 }
 
-/* Errors that say something and are no fault: queries, "not yet", our own end. */
+/* True for errors that are no fault: queries, "not yet", the program's own shutdown. */
 static bool is_ordinary(const struct vgpu_cli_event *e)
 {
     return e->code == 0 || e->code == 600 || e->code == 4 || strncmp(e->call, "nvml", 4) == 0 ||
            strncmp(e->call, "cuGetProcAddress", 16) == 0 || is_call(e, "cuGetExportTable") ||
            (e->code == 201 && strncmp(e->call, "cuCtxGet", 8) == 0) ||
-           (e->code == 704 || e->code == 705); /* peer access: already, not enabled */
+           (e->code == 704 || e->code == 705); /* peer access: enabled already, not enabled */
 }
 
 static bool works_again(const struct view *v, size_t i)
@@ -471,7 +474,7 @@ static bool works_again(const struct view *v, size_t i)
     return false;
 }
 
-/* A call that had already returned, and the worker's end, show in why lines only. */
+/* Errors of calls that had returned already, and the worker's end, appear in reason lines only. */
 static bool judge_late(struct vgpu_findings *f, const struct view *v)
 {
     static const struct {
@@ -495,7 +498,7 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
                 strstr(at(v, i)->text, late[k].part)) {
                 const char *text = at(v, i)->text, *limit = limit_before(v, i);
 
-                /* Limits on time end a worker: the line before says which. */
+                /* Time limits end the worker: the preceding line names the limit. */
                 if (late[k].cause == VGPU_CAUSE_WORKER && limit && strstr(limit, "-time"))
                     text = limit;
                 vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), text,
@@ -507,7 +510,7 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
     return false;
 }
 
-/* A limit that was met by calls that had already returned, where no later one said it. */
+/* A limit reached by calls that had returned already, unless a later call reports it. */
 static bool judge_limit(struct vgpu_findings *f, const struct view *v)
 {
     for (size_t i = v->ev->count; i-- > 0;) {
@@ -521,7 +524,7 @@ static bool judge_limit(struct vgpu_findings *f, const struct view *v)
     return false;
 }
 
-/* Every refused name once; true: a verdict was found. */
+/* Reports each refused name once; true: a verdict was found. */
 static bool judge_calls(struct vgpu_findings *f, const struct view *v)
 {
     bool verdict = false;
@@ -533,12 +536,12 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         const char *why;
         bool harmless, refused = e->type == VGPU_EVENT_REFUSAL && strncmp(e->call, "nvml", 4) != 0;
 
-        /* A call that is not served has a line of its own kind, once per name. */
+        /* An unserved call has an event type of its own, once per name. */
         if (!refused && (e->type != VGPU_EVENT_CALL || is_ordinary(e)))
             continue;
         why = refused ? e->text : reason_of(v, i);
         cause = refused ? VGPU_CAUSE_REFUSED : cause_of(e->code, why);
-        /* The program took the error and went on to launch work: it knew what to do. */
+        /* The program handled the error and went on to launch work. */
         harmless = !v->failed && works_again(v, i);
         if (verdict || (harmless && notes++ >= 8))
             continue;
@@ -560,7 +563,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
 
     for (size_t i = 0; i < events->count; i++) {
         if (is_call(at(&v, i), "cuInit") && (init == events->count || at(&v, init)->code != 0))
-            init = i; /* the first that worked, or the last that did not */
+            init = i; /* the first success, or the last failure */
         calls += events->list[i].type == VGPU_EVENT_CALL && strncmp(events->list[i].call, "nvml", 4) != 0;
     }
     if (vgpu_cli_judge_loader(f, log, end))
@@ -574,7 +577,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (!sure && init < events->count)
         sure = judge_init(f, &v, init) || judge_start(f, &v, init);
     if (!sure)
-        sure = (int)judge_late(f, &v) | (int)judge_calls(f, &v); /* both are told */
+        sure = (int)judge_late(f, &v) | (int)judge_calls(f, &v); /* both are reported */
     if (!sure && v.failed)
         sure = judge_limit(f, &v);
     if (!sure)

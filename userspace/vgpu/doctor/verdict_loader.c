@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of vgpu doctor that read the loader's log and the program's file: which libraries a program got, and which not. */
+/*
+ * The rules of vgpu doctor that read the loader's log and the program's file: which libraries a
+ * program got, and which it did not.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 
 #define OUR_LIBCUDA "the folder of vgpu's libcuda.so.1"
 
-/* The line of the output that has the text, to be freed; NULL: none has. */
+/* Returns the output's line that contains the text, to be freed; NULL: none. */
 static char *line_with(const char *output, const char *text)
 {
     const char *at = strstr(output, text);
@@ -20,7 +23,10 @@ static char *line_with(const char *output, const char *text)
     return at ? vgpu_cli_format("%.*s", (int)strcspn(at, "\n"), at) : NULL;
 }
 
-/* The loader stops at the first file of the name that it cannot load; others it passes over. */
+/*
+ * The loader skips some files of that name and fails at the first that it cannot load, so the last
+ * file with a fault is reported.
+ */
 static void found_no_libcuda(struct vgpu_findings *f, const struct vgpu_ldlog *log)
 {
     char *fault = NULL;
@@ -91,7 +97,7 @@ bool vgpu_cli_judge_loader(struct vgpu_findings *f, const struct vgpu_ldlog *log
     return found;
 }
 
-/* True: the program's own file says why it does not come to libcuda. */
+/* True: the program's own file shows why libcuda is not loaded. */
 static bool judge_file(struct vgpu_findings *f, const struct vgpu_program *p, bool loader_seen)
 {
     const struct vgpu_cli_program *file = &p->file;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Verdicts from made events: each code that is a fault, with its cause, and the codes that are none. */
+/*
+ * Verdicts from synthetic events: each error code that is a fault, with its cause, and the codes
+ * that are no fault.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +16,12 @@
 
 #include "doctor/doctor.h"
 
-/* A call that gave a code, and why libcuda says so; in a program that ended with status 1. */
+/* A call that returned a code, and libcuda's reason, in a program that ended with status 1. */
 struct row {
     const char *call;
     int code;
     const char *why;
-    enum vgpu_cause cause; /* NONE: not one word about the call */
+    enum vgpu_cause cause; /* NONE: the call is not mentioned */
 };
 static const struct row rows[] = {
     {"cuMemAlloc", 2, NULL, VGPU_CAUSE_MEMORY},
@@ -43,7 +46,10 @@ static const struct row rows[] = {
     {"cuMemcpyBatchAsync", 801, NULL, VGPU_CAUSE_REFUSED},
     {"cuMemAlloc", 1, NULL, VGPU_CAUSE_CALL},
     {"cuCtxSetCurrent", 201, NULL, VGPU_CAUSE_CALL},
-    /* Ordinary: work that is not ready, our own end, a context that is not there yet, peers, names that are not there. */
+    /*
+     * Ordinary: work that is not ready, the program's shutdown, a missing context, peers, missing
+     * names.
+     */
     {"cuStreamQuery", 600, NULL, VGPU_CAUSE_NONE},
     {"cuEventQuery", 600, NULL, VGPU_CAUSE_NONE},
     {"cuMemFree", 4, NULL, VGPU_CAUSE_NONE},
@@ -116,7 +122,7 @@ static void test_rows(void **state)
     }
 }
 
-/* The list of calls would not help: the call is served, for other memory. */
+/* The list of calls is no remedy: the call is served, for other kinds of memory. */
 static void test_registered_pages(void **state)
 {
     const struct row row = {"cuMemHostGetDevicePointer", 801,
@@ -140,7 +146,10 @@ static bool remedy_has(const struct vgpu_findings *f, const char *text)
     return false;
 }
 
-/* PyTorch: where there is one with PTX. A capability that would do is said first, and other errors have their own remedy. */
+/*
+ * PyTorch: the remedy is a build with PTX. A compute capability that would do comes first; other
+ * errors have their own remedies.
+ */
 static void test_torch(void **state)
 {
     const struct row none = {"cuLaunchKernel", 209, NULL, VGPU_CAUSE_IMAGE},
@@ -161,7 +170,10 @@ static void test_torch(void **state)
     assert_false(remedy_has(&f, "torch"));
 }
 
-/* A loader's log in which PyTorch's kernels were loaded, and one in which they were only looked for. */
+/*
+ * A loader's log in which PyTorch's kernel library was loaded, and a log in which it was only
+ * searched for.
+ */
 static void test_torch_in_log(void **state)
 {
     static const struct {
@@ -190,8 +202,8 @@ static void test_torch_in_log(void **state)
     }
 }
 
-/* Each row of the table of limits in docs/tenancy.md that gives the program an error: the words of the broker, of the
- * worker or of libcuda, and the option that is to be raised. */
+/* Each row of the table of limits in docs/tenancy.md that gives the program an error: the text of
+ * the broker, the worker or libcuda, and the option to raise. */
 static const struct limit_row {
     struct row row;
     const char *option;
@@ -241,7 +253,7 @@ static const struct limit_row {
      "--client-time-limit"},
 };
 
-/* A finding of that cause says the option in what is to be done, and no other option is said. */
+/* Expects a finding of that cause whose remedy names the option, and no other option. */
 static void expect_raise(const struct vgpu_findings *f, enum vgpu_cause cause, const char *option)
 {
     const char *told = NULL;
@@ -267,7 +279,10 @@ static void test_limits(void **state)
     }
 }
 
-/* The line of a limit, other words between it and the call, in another thread; then without a call that failed. */
+/*
+ * The text about a limit, with other texts between it and the call, on another thread; then without
+ * a failed call.
+ */
 static void test_limit_said_earlier(void **state)
 {
     struct vgpu_cli_event list[16];
@@ -293,7 +308,7 @@ static void test_limit_said_earlier(void **state)
     list[events.count++] = event(VGPU_EVENT_CALL, "cuCtxSynchronize", 2, "");
     vgpu_cli_judge(&f, &events, &log, &end);
     expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-streams");
-    /* Another process has met it. */
+    /* The limit was reached by another process. */
     f.count = 0;
     list[2].pid = 2;
     vgpu_cli_judge(&f, &events, &log, &end);
@@ -302,7 +317,7 @@ static void test_limit_said_earlier(void **state)
                     strstr(f.list[i].remedy, "--client-streams") == NULL);
 }
 
-/* The reason that names the limit, not the one after it. */
+/* The reason that names the limit is chosen, not the later one. */
 static void test_limit_before_others(void **state)
 {
     struct vgpu_cli_event list[6];
@@ -320,7 +335,7 @@ static void test_limit_before_others(void **state)
     list[events.count++] = event(VGPU_EVENT_CALL, "cuModuleLoadData", 2, "");
     vgpu_cli_judge(&f, &events, &log, &end);
     expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-image");
-    /* A worker that was ended for its time. */
+    /* A worker ended by its time limit. */
     f.count = 0;
     list[2].text =
         (char *)(uintptr_t) "seconds without an end of any work: the limit of 5 is met (vgpu-backend "
@@ -331,7 +346,7 @@ static void test_limit_before_others(void **state)
     expect_raise(&f, VGPU_CAUSE_WORKER, "--client-time-limit");
 }
 
-/* A file's name or the loader's words in a finding: nothing for the terminal to obey. */
+/* File names and loader messages in a finding contain no terminal control characters. */
 static void test_words(void **state)
 {
     struct vgpu_findings f = {.count = 0};
