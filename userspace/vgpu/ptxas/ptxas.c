@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A `ptxas` that keeps PTX. Just-in-time compilers (Triton, XLA) run the assembler and load what it wrote, which the
- * software GPU cannot execute when it is machine code. This one writes a fat binary that holds the PTX as it came. `vgpu run`
- * names it to those compilers (base/python.c).
+ * A `ptxas` that keeps PTX. Just-in-time compilers (Triton, XLA) run the assembler and load its
+ * output; the software GPU cannot execute machine code. This program writes a fat binary that holds
+ * the unchanged PTX. `vgpu run` passes its path to those compilers (base/python.c).
  *
- * It takes the options of NVIDIA's ptxas; those about machine code have no meaning here and are ignored. What the
- * software GPU makes of the PTX is said when the program loads it.
+ * It takes the options of NVIDIA's ptxas; those about machine code have no effect here and are
+ * ignored. Errors in the PTX are reported when the program loads it.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -16,9 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FAILED 255 /* as NVIDIA's */
+#define FAILED 255 /* as NVIDIA's ptxas */
 #define TEXT_MAX (256u << 20)
-/* What the software GPU reads: PTX ISA 9.0, of CUDA 13.0. Triton writes PTX of that version then. */
+/*
+ * Version that the software GPU reads: PTX ISA 9.0, of CUDA 13.0. It is reported, so that Triton
+ * writes PTX of that version.
+ */
 #define ISA_MAJOR 9
 #define ISA_MINOR 0
 #define RELEASE "13.0"
@@ -26,7 +29,7 @@
 #define KIND_PTX 1
 #define FLAG_64_BIT 1u
 
-/* A fat binary with one entry; host/softgpu/image/fatbin.c reads it. */
+/* A fat binary with a single entry; host/softgpu/image/fatbin.c reads it. */
 struct fatbin {
     uint32_t magic;
     uint16_t version, header_size;
@@ -49,7 +52,7 @@ static int fail(const char *path, const char *why)
     return FAILED;
 }
 
-/* Options whose value is the next argument, unless it follows "=". */
+/* True for options whose value is the next argument, unless it follows "=". */
 static bool takes_value(const char *option)
 {
     static const char *const names[] = {
@@ -92,7 +95,7 @@ static bool takes_value(const char *option)
     return false;
 }
 
-/* The value of option NAME in argument i, which may be in the next; NULL: it is another option. */
+/* Returns the value of option NAME in argument i or the next; NULL: another option. */
 static const char *value_of(const char *name, char **argv, int *i)
 {
     const char *option = argv[*i] + strspn(argv[*i], "-");
@@ -105,7 +108,7 @@ static const char *value_of(const char *name, char **argv, int *i)
     return option[n] == 0 && argv[*i + 1] ? argv[++*i] : NULL;
 }
 
-/* The number behind "sm_" or "compute_"; 0: there is none. */
+/* Returns the number after "sm_" or "compute_"; 0: none. */
 static unsigned arch_of(const char *name)
 {
     const char *digits = strchr(name, '_');
@@ -113,7 +116,7 @@ static unsigned arch_of(const char *name)
     return digits ? (unsigned)strtoul(digits + 1, NULL, 10) : 0;
 }
 
-/* The whole file, with a NUL behind it; NULL: errno. */
+/* Returns the whole file with a terminating NUL; NULL: errno. */
 static char *contents(const char *path, size_t *len)
 {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
@@ -144,7 +147,7 @@ static char *contents(const char *path, size_t *len)
     return text;
 }
 
-/* The directive stands behind comments, at the start of a line or after blanks. */
+/* The directive follows comments, at the start of a line or after blanks. */
 static int check(const char *path, const char *text, size_t len)
 {
     const char *version = text, *found;
@@ -165,7 +168,7 @@ static int check(const char *path, const char *text, size_t len)
     return 0;
 }
 
-/* A file that could not be written whole does not stay. */
+/* A partly written file is removed. */
 static int save(const char *path, const char *text, size_t len, unsigned arch)
 {
     static const char zeros[8];
@@ -195,7 +198,7 @@ static int save(const char *path, const char *text, size_t len, unsigned arch)
     if (fclose(file) || !ok) {
         int err = errno;
 
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* not a device */
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* leaves devices alone */
             unlink(path);
         return fail(path, strerror(err));
     }
