@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a recording. Nothing in it is believed: each event is checked by itself and against what came
- * before, so that the rest of the replay may use it. */
+/* Reads a recording. The file is not trusted: each event is checked by itself and against the
+ * preceding events, so that the rest of the replay may rely on it. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -109,7 +109,10 @@ static bool side_ok(const struct vgp_args_vgpCopy *c, uint64_t at, uint64_t pitc
     return vgp_range_ok(at, end, room);
 }
 
-/* Variable parts: each counted in the fixed part, at most as many as the description allows. */
+/*
+ * Checks variable parts: each has a count in the fixed part, at most the maximum of its
+ * description.
+ */
 static bool parts_ok(const struct vgp_field *fields, uint32_t count, const uint8_t *fixed,
                      uint64_t fixed_size, uint64_t size)
 {
@@ -128,7 +131,7 @@ static bool parts_ok(const struct vgp_field *fields, uint32_t count, const uint8
         if (fields[i].form == VGP_FORM_STR && n != 0 && fixed[at + n - 1] != 0)
             return false;
         at += vgp_pad_to_8((uint64_t)n * fields[i].size);
-        if (at > size) /* the last part's padding may be missing in a reply */
+        if (at > size) /* replies may omit the padding of the last part */
             at = size;
     }
     return true;

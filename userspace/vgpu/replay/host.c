@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that the recorded program had registered: pages of this process, at the same address where
- * that is free, shared with the worker as libcuda does it. */
+/* Memory registered by the recorded program: pages of this process, at the same address where that
+ * is free, shared with the worker as libcuda does. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ bool replay_region_new(struct replay_run *r, struct vgp_args_vgpRegionRegister *
     }
     if (region == NULL)
         return false;
-    /* An older kernel takes the address for a hint, which is as good. */
+    /* Older kernels take the address as a hint, which is sufficient. */
     p = mmap((void *)(uintptr_t)a->va, a->length, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (p == MAP_FAILED)
@@ -91,7 +91,7 @@ void replay_host_known(struct replay_run *r, uint64_t recorded, uint64_t size)
     }
 }
 
-/* ---- bytes whose writer is not known ------------------------------------------------------------ */
+/* ---- bytes of unknown writer ---- */
 
 static void add_either(struct replay_run *r, const struct replay_event *e)
 {
@@ -105,7 +105,7 @@ static void add_either(struct replay_run *r, const struct replay_event *e)
     r->either = x;
 }
 
-/* Bytes that have not changed get what the program had written. */
+/* Unchanged bytes get the values written by the recorded program. */
 static void apply(struct replay_run *r, struct replay_either *x)
 {
     struct replay_region *region = replay_region_find(r, x->region);
@@ -126,7 +126,7 @@ void replay_host_apply(struct replay_run *r)
         apply(r, x);
 }
 
-/* What is known for sure of these bytes is the recording's RESULT: nothing is settled about them. */
+/* The recording's RESULT is authoritative for these bytes, so pending entries adopt them. */
 static void overrule(struct replay_run *r, const struct replay_event *e)
 {
     struct replay_region *region = replay_region_find(r, e->host->region);
@@ -146,7 +146,7 @@ void replay_host_settle(struct replay_run *r, uint64_t serial, uint16_t call)
     for (struct replay_either **pp = &r->either, *x; (x = *pp) != NULL;) {
         struct replay_region *region = replay_region_find(r, x->region);
 
-        if (x->serial == 0) { /* this is the call that followed */
+        if (x->serial == 0) { /* written before this call */
             x->serial = serial;
             x->call = call;
             pp = &x->next;

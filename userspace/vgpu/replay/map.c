@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses and objects that have other numbers here than in the recording. */
+/* Addresses and objects that differ from those of the recording. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "replay/replay.h"
 #include "base/vgpu_cli.h"
 
-/* The index of the first range that ends after the address. */
+/* Returns the index of the first range that ends after the address. */
 static size_t after(const struct replay_ranges *r, uint64_t address)
 {
     size_t low = 0, high = r->count;
@@ -28,7 +28,7 @@ static void take_out(struct replay_ranges *r, size_t i)
     r->count--;
 }
 
-/* Puts a range in; what it overlaps goes: the address was given out anew. */
+/* Inserts a range and removes those that it overlaps: their addresses have been reused. */
 static void put_in(struct replay_ranges *r, struct replay_range x)
 {
     size_t i = after(r, x.from);
@@ -53,7 +53,7 @@ void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t
 
     if (from == 0 || size == 0 || from + size < from || to + size < to)
         return;
-    /* A second name of memory that is known (part of a reservation, say) changes nothing. */
+    /* An alias of known memory (part of a reservation, for instance) changes nothing. */
     i = after(&m->live, from);
     if (i < m->live.count && m->live.items[i].from <= from &&
         from + size <= m->live.items[i].from + m->live.items[i].size &&
@@ -83,7 +83,7 @@ static bool find(const struct replay_ranges *r, uint64_t from, uint64_t *to)
         *to = r->items[i].to + (from - r->items[i].from);
         return true;
     }
-    /* One behind the last byte is an address that programs keep as well. */
+    /* Programs also keep the address directly after the last byte. */
     if (i > 0 && from == r->items[i - 1].from + r->items[i - 1].size) {
         *to = r->items[i - 1].to + r->items[i - 1].size;
         return true;
@@ -95,7 +95,7 @@ uint64_t replay_map_address(const struct replay_map *m, uint64_t from, bool *kno
 {
     uint64_t to = from;
 
-    /* What was freed is looked for last: a program that uses it after that is to fail here too. */
+    /* Freed ranges are searched last: a use after free must fail in the replay too. */
     *known = find(&m->live, from, &to) || find(&m->freed, from, &to);
     return to;
 }
@@ -120,7 +120,7 @@ uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t s
     return count;
 }
 
-/* ---- objects ---------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 
 static size_t place(const struct replay_pairs *p, uint64_t from)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The numbers of a recorded call's arguments as they are here: handles, addresses, tokens, textures. */
+/* Translates the numbers in a recorded call's arguments: handles, addresses, tokens, textures. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 const struct replay_layout *replay_layout_find(const struct replay_run *r, uint64_t handle)
 {
-    for (size_t i = r->layout_count; i > 0; i--) { /* a number may be given again: the newest counts */
+    for (size_t i = r->layout_count; i > 0; i--) { /* handles are reused: the newest counts */
         if (r->layouts[i - 1].handle == handle)
             return &r->layouts[i - 1];
     }
@@ -35,7 +35,10 @@ void replay_layout_set(struct replay_run *r, uint64_t handle, const uint32_t *pa
     *l = (struct replay_layout){handle, (uint16_t)count, copy};
 }
 
-/* Bytes that the worker gave out, taken back; the newest of equal ones counts. False: not known. */
+/*
+ * Replaces opaque bytes issued by the recorded worker; of equal ones the newest counts. False:
+ * unknown.
+ */
 static bool patch_opaque(const struct replay_run *r, uint8_t *bytes, uint32_t size)
 {
     for (size_t i = r->opaque_count; i > 0; i--) {
@@ -49,7 +52,7 @@ static bool patch_opaque(const struct replay_run *r, uint8_t *bytes, uint32_t si
     return false;
 }
 
-/* A tensor map that is passed to a kernel is known by its bytes. */
+/* A tensor map passed to a kernel is recognised by its bytes. */
 static void patch_tensor_maps(const struct replay_run *r, uint8_t *params, uint32_t size)
 {
     for (uint32_t at = 0; r->opaque_count != 0 && at + 128 <= size; at += 64)
@@ -57,8 +60,8 @@ static void patch_tensor_maps(const struct replay_run *r, uint8_t *params, uint3
 }
 
 /*
- * Texture and surface objects. A driver may number them from 1, so a small number counts only as a
- * parameter of its own of 8 bytes; where the layout is not known, large ones do.
+ * Replaces texture and surface objects. A driver may number them from 1, so a small number is
+ * replaced only in a parameter of 8 bytes (`alone`); without a known layout only large numbers are.
  */
 static void patch_textures(struct replay_run *r, uint8_t *params, uint32_t size, bool alone)
 {
@@ -71,7 +74,7 @@ static void patch_textures(struct replay_run *r, uint8_t *params, uint32_t size,
     }
 }
 
-/* Addresses in kernel parameters: words of parameters that are large enough to hold one. */
+/* Replaces addresses in kernel parameters: words of parameters that can hold an address. */
 static void patch_params(struct replay_run *r, uint64_t func, uint8_t *params, uint32_t size)
 {
     const struct replay_layout *l = replay_layout_find(r, func);

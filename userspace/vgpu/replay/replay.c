@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu replay: options, the backend, and the exit status; the work is in replay_*.c. */
+/* vgpu replay: options, the backend and the exit status; the rest of replay/ does the work. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -79,7 +79,7 @@ static bool tolerance(struct replay_options *o, const char *text)
     return end != text && (*end == '\0' || o->doubles) && o->tolerance >= 0 && o->tolerance < 1;
 }
 
-/* Reads the whole file once; sends nothing. */
+/* Reads and checks the whole file; sends nothing. */
 static int check_only(struct replay_run *r)
 {
     struct replay_event e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares what came back with what came back when it was recorded, and says what differs. */
+/* Compares the worker's replies with the recorded ones and reports the differences. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "replay/replay.h"
 #include "base/vgpu_cli.h"
 
-/* ---- saying it -------------------------------------------------------------------------------- */
+/* ---- reports ---- */
 
 static void json_line(struct replay_run *r, uint64_t serial, uint16_t call, const char *verdict,
                       const char *text)
@@ -39,7 +39,7 @@ void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    vgpu_cli_harmless(text); /* a worker's words may be part of it */
+    vgpu_cli_harmless(text); /* the text may contain words of the worker */
     r->totals.different++;
     json_line(r, serial, call, "different", text);
     if (r->totals.shown++ == r->options.show)
@@ -64,7 +64,7 @@ static void varied(struct replay_run *r, uint16_t call, const char *field)
         t->varied[t->varied_count++] = (struct replay_varied){name, field, 1};
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------ */
+/* ---- bytes ---- */
 
 static bool near(const struct replay_options *o, const uint8_t *a, const uint8_t *b, uint64_t left)
 {
@@ -89,12 +89,12 @@ static bool near(const struct replay_options *o, const uint8_t *a, const uint8_t
     }
     if (isnan(x) || isnan(y))
         return isnan(x) && isnan(y);
-    if (isinf(x) || isinf(y)) /* any number is within a part of it */
+    if (isinf(x) || isinf(y)) /* any number would be within a relative tolerance of infinity */
         return x == y;
     return fabs(x - y) <= o->tolerance * fmax(fabs(x), fabs(y));
 }
 
-/* True if the recorded word is an address and the word here is the same place. */
+/* True if the recorded word is an address and the word in this replay is its translation. */
 static bool same_place(const struct replay_run *r, const uint8_t *a, const uint8_t *b, uint64_t left)
 {
     uint64_t x, y;
@@ -150,7 +150,7 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
         return true;
     while (recorded[first] == here[first])
         first++;
-    first &= ~UINT64_C(3); /* a whole number is easier to read */
+    first &= ~UINT64_C(3); /* an aligned word is easier to read */
     show_bytes(a, sizeof(a), recorded + first, size - first);
     show_bytes(b, sizeof(b), here + first, size - first);
     replay_differs(r, serial, call, "%s: %llu of %llu bytes, first at %llu: recorded %s, here %s", what,
@@ -158,7 +158,7 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
     return false;
 }
 
-/* ---- results of a call ------------------------------------------------------------------------- */
+/* ---- results of a call ---- */
 
 static bool compare_words(struct replay_run *r, const struct replay_event *e, const struct vgp_field *f,
                           const uint8_t *a, const uint8_t *b, uint64_t count)
@@ -252,8 +252,8 @@ static bool compare_field(struct replay_run *r, const struct replay_event *e, co
     return false;
 }
 
-/* The bytes of one field, wherever it lies; the worker's reply is no more to be believed than the
- * recording. */
+/* Finds the bytes of a field in either part of the payload. The worker's reply is no more trusted
+ * than the recording. */
 static bool locate(const struct vgp_field *f, const uint8_t *payload, uint64_t size, uint64_t *at,
                    const uint8_t **bytes, uint64_t *n)
 {
@@ -275,7 +275,10 @@ static bool locate(const struct vgp_field *f, const uint8_t *payload, uint64_t s
     return true;
 }
 
-/* Memory that the call has told of: where it was, where it is. `fixed`: the arguments; `here`: this reply. */
+/*
+ * Maps memory reported by the call from its recorded place to its place here. `fixed`: the recorded
+ * arguments; `here`: the reply of this replay.
+ */
 static void learn_range(struct replay_run *r, const struct replay_event *e, const uint8_t *fixed,
                         const uint8_t *here)
 {
@@ -343,7 +346,7 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
     if (e->reply->result != (int32_t)result) {
         replay_differs(r, e->serial, e->call->call, "result: recorded %d, here %d%s%s", e->reply->result,
                        (int)result, r->detail[0] != '\0' ? "; the worker says: " : "", r->detail);
-        r->detail[0] = '\0'; /* said once */
+        r->detail[0] = '\0'; /* reported once */
         return;
     }
     if (result == CUDA_SUCCESS)
@@ -372,14 +375,14 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
     }
 }
 
-/* ---- what is printed at the end ------------------------------------------------------------------ */
+/* ---- printed at the end ---- */
 
 static int by_line(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The lines of a text in order; the order in which blocks print is unspecified. */
+/* Returns the lines of a text, sorted, since the order in which blocks print is unspecified. */
 static char **lines_of(char *text, size_t *count)
 {
     size_t room = 0;
@@ -414,7 +417,7 @@ static void compare_text(struct replay_run *r)
     r->totals.texts += n;
     if (i != n || i != m) {
         r->totals.different++;
-        /* Words of whoever made the recording. */
+        /* The text is chosen by the author of the recording. */
         char *recorded = vgpu_cli_format("%.80s", i < n ? a[i] : "");
         char *here = vgpu_cli_format("%.80s", i < m ? b[i] : "");
 
@@ -438,7 +441,9 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Errors of calls that had returned. A failed context reports each of them, as it comes. */
+/*
+ * Compares errors of calls that had returned. A failed context reports each of them when it occurs.
+ */
 static void compare_late(struct replay_run *r)
 {
     size_t n = r->late_count[0] < r->late_count[1] ? r->late_count[0] : r->late_count[1], i = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sends a recording's calls to a worker, in their order, and waits for each reply where the recording
- * saw it. One thread: an event of a recording stands after everything that it depended on.
+ * Sends a recording's calls to a worker in order, and waits for each reply at its place in the
+ * recording. A single thread suffices: events follow all events that they depend on.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 
 #define TEXT_MAX (16u << 20)
 #define LATE_MAX 65536u
-#define STUCK_NS 100000000 /* then a kernel may be waiting for what the program wrote */
+#define STUCK_NS 100000000 /* then a kernel may be waiting for data of the program */
 
-/* ---- what the worker says by itself ------------------------------------------------------------ */
+/* ---- notifications of the worker ---- */
 
 static void add_text(struct replay_run *r, int side, const uint8_t *data, uint32_t size)
 {
@@ -62,7 +62,7 @@ static void add_asked(struct replay_run *r, uint64_t cookie, const uint8_t *data
         .cookie = cookie, .slot = words[1], .sequence = words[2], .released = released};
 }
 
-/* The error of a call that had no reply. */
+/* True for the error of a call without a reply. */
 static bool is_late(uint16_t type)
 {
     return type == VGP_NOTIFY_ASYNC_ERROR || type == VGP_NOTIFY_CAPTURE_LOST ||
@@ -107,7 +107,7 @@ static int64_t deadline(const struct replay_run *r)
     return (int64_t)now_ns() + r->options.timeout_ms * 1000000;
 }
 
-/* One bounded sleep while something is awaited; false: the time is up or the worker is gone. */
+/* Sleeps once, for a bounded time. False: the deadline has passed or the worker is gone. */
 static bool rest(struct replay_run *r, uint64_t seen, int64_t until)
 {
     if (lnk_ring_notified(&r->ring)) {
@@ -117,7 +117,7 @@ static bool rest(struct replay_run *r, uint64_t seen, int64_t until)
     if ((int64_t)now_ns() >= until || lnk_ring_dead(&r->ring) != CUDA_SUCCESS)
         return false;
     lnk_ring_sleep(&r->ring, seen, 100000000);
-    /* Bounded, and only so that a stuck kernel goes on: what the result is does not depend on it. */
+    /* Bounded, and only to let a stuck kernel continue: the result does not depend on it. */
     if (r->either != NULL && until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
         replay_host_apply(r);
     return true;
@@ -143,9 +143,9 @@ static bool wait_reply(struct replay_run *r, struct lnk_call *c)
     }
 }
 
-/* ---- calls ------------------------------------------------------------------------------------ */
+/* ---- calls ---- */
 
-/* What must be done here before a call is sent. False: it cannot be sent. */
+/* Prepares the local side of a call before it is sent. False: it cannot be sent. */
 static bool prepare(struct replay_run *r, const struct replay_event *e, uint8_t *args)
 {
     switch (e->record->call) {
@@ -201,7 +201,7 @@ static void put_staging(struct replay_run *r, const struct replay_event *e)
     }
 }
 
-/* A reply that the recorded program never looked at. */
+/* Drops a reply that the recorded program never read. */
 static void forget(struct replay_run *r, struct replay_call *c)
 {
     const void *payload;
@@ -231,7 +231,7 @@ static CUresult send(struct replay_run *r, struct lnk_call *c, const struct vgp_
     return CUDA_SUCCESS;
 }
 
-/* Takes memory before the recorded program does, so that its memory lies elsewhere. */
+/* Allocates memory before the recorded program does, so that the program's memory moves. */
 static void move_first(struct replay_run *r, const struct vgp_record *record)
 {
     struct vgp_record own = {.size = sizeof(own) + 16,
@@ -294,14 +294,17 @@ static bool on_call(struct replay_run *r, const struct replay_event *e)
     return true;
 }
 
-/* ---- replies ---------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 static bool is_query(uint16_t call)
 {
     return vgp_effect(call) == VGP_EFFECT_ASKS;
 }
 
-/* The recorded program saw work complete and went on; so it must be complete here as well. */
+/*
+ * Repeats a query: the recorded program saw the work complete and continued, so it must complete
+ * here.
+ */
 static CUresult ask_again(struct replay_run *r, const struct replay_event *e, CUresult res)
 {
     static uint64_t args[VGP_RECORD_MAX / 8];
@@ -326,7 +329,7 @@ static CUresult ask_again(struct replay_run *r, const struct replay_event *e, CU
     return res;
 }
 
-/* The bytes that a copy has put into staging or registered memory. */
+/* Compares the bytes that a copy has written to staging or registered memory. */
 static void compare_data(struct replay_run *r, const struct replay_event *e)
 {
     const struct vgp_args_vgpCopy *c = e->copy;
@@ -345,7 +348,7 @@ static void compare_data(struct replay_run *r, const struct replay_event *e)
                c->widthBytes);
     if (!replay_compare_bytes(r, e->serial, e->call->call, "copied to the host", e->data, packed,
                               e->data_size))
-        r->totals.equal--; /* the answer alone was equal */
+        r->totals.equal--; /* only the reply itself was equal */
     for (uint64_t i = 0; i < rows && c->dstKind == VGP_COPY_HOST; i++)
         replay_host_known(r, c->dst + vgp_copy_row(i, c->dstPitch, c->dstHeight, c->height), c->widthBytes);
     free(packed);
@@ -360,7 +363,7 @@ static bool on_reply(struct replay_run *r, const struct replay_event *e)
     CUresult res;
 
     if (!c->used || c->serial != e->serial)
-        return true; /* it was not sent */
+        return true; /* the call was not sent */
     if (!wait_reply(r, &c->call)) {
         replay_differs(r, e->serial, e->call->call, "no reply within %lld ms (--timeout)",
                        (long long)r->options.timeout_ms);
@@ -384,7 +387,7 @@ static bool on_reply(struct replay_run *r, const struct replay_event *e)
     return true;
 }
 
-/* ---- the rest --------------------------------------------------------------------------------- */
+/* ---- other events ---- */
 
 static struct replay_host_run *find_asked(struct replay_run *r, uint64_t cookie, bool released)
 {
@@ -395,7 +398,7 @@ static struct replay_host_run *find_asked(struct replay_run *r, uint64_t cookie,
     return NULL;
 }
 
-/* The recorded worker asked for a host function: this one is to ask for it as well. */
+/* The recorded worker requested a host function, so the replay's worker must request it as well. */
 static bool on_notified(struct replay_run *r, const struct replay_event *e)
 {
     bool released = e->notify->type == VGP_NOTIFY_RELEASED;
@@ -439,7 +442,7 @@ static void on_done(struct replay_run *r, const struct vgp_event_done *done)
     __atomic_store_n(&r->ring.shared->host_done[to >> 32], (uint32_t)to, __ATOMIC_RELEASE);
 }
 
-/* All events, once; `check`: only looks whether the file can be believed. */
+/* Processes all events once; `check`: only validates the file. */
 static int walk(struct replay_run *r, bool check)
 {
     uint64_t serial = 1;
@@ -480,7 +483,7 @@ static int walk(struct replay_run *r, bool check)
         default:
             break;
         }
-        /* A worker that ended when it was recorded, too, has nothing more to say. */
+        /* A worker that had ended in the recording as well sends nothing more. */
         if (lnk_ring_dead(&r->ring) != CUDA_SUCCESS && e.type == VGP_EVENT_REPLY && e.reply->dead)
             return 0;
     }
