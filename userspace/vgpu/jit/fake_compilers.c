@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands in for NVRTC, nvJitLink and the driver's linker in jit_test.c: each answers with a text that tells how it was
- * called. VERSION tells two copies of NVRTC apart, as two versions of it are in one process.
+ * Stand-ins for NVRTC, nvJitLink and the driver's linker in jit_test.c: each answers with a text
+ * that describes how it was called. VERSION distinguishes two copies of NVRTC, as if two versions
+ * were loaded in a process.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ int nvrtcCompileProgram(void *handle, int count, const char *const *options)
 int nvrtcDestroyProgram(void **p);
 int nvrtcDestroyProgram(void **p)
 {
-    *p = NULL; /* the memory stays, so that a handle is not used a second time by chance */
+    *p = NULL; /* not freed, so that a handle's address is never reused */
     return 0;
 }
 
@@ -185,7 +186,7 @@ int nvJitLinkGetErrorLog(struct link *l, char *log)
 #endif
 
 #ifdef FAKE_LIBCUDA
-/* The state of the one link at a time, with its inputs joined by "+". */
+/* State of the only link at a time, with its inputs joined by "+". */
 static char linked[512], *log_text;
 static int contexts, pushed;
 
@@ -232,7 +233,7 @@ int cuDevicePrimaryCtxRelease_v2(int device)
     return 0;
 }
 
-/* What the test asks: contexts that are retained and pushed. */
+/* Query of the test: number of contexts retained and pushed. */
 int fake_contexts(void);
 int fake_contexts(void)
 {

@@ -20,21 +20,21 @@
 
 /* jit_dlsym.c: libraries are numbered in the order of discovery. */
 
-/* The library whose function NAME is called by the code at CALLER; -1: none is loaded. */
+/* Returns the library whose function NAME is called by the code at CALLER; -1: none is loaded. */
 int vj_library_of_caller(const void *caller, const char *name);
-/* A function of a library; NULL: missing. */
+/* Returns a function of a library; NULL: missing. */
 void *vj_library_symbol(int library, const char *name);
 /* dlsym() of the C library. */
 void *vj_real_dlsym(void *handle, const char *name);
 
-/* The function that intercepts NAME of a library; NULL: none. */
+/* Returns the function that intercepts NAME of a library; NULL: none. */
 void *vj_nvrtc_front(int library, const char *name);
 void *vj_nvjitlink_front(int library, const char *name);
 
 /* jit_arch.c */
 struct vj_options {
     const char **items;
-    char **own; /* the changed options */
+    char **own; /* the modified options */
     size_t own_count;
     bool machine_code; /* an architecture sm_NN is requested */
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The architecture among the options of NVRTC and nvJitLink. */
+/* Architectures in the options of NVRTC and nvJitLink. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "jit/jit.h"
 
-/* The value of an option for the architecture, "" where it is the next argument; NULL: another option. */
+/*
+ * Returns the value of an architecture option, "" if it is the next argument; NULL: another option.
+ */
 static const char *arch_option_value(const char *option)
 {
     static const char *const names[] = {"--gpu-architecture", "-arch", "--arch", "-gpu-architecture"};

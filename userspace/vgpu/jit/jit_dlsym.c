@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How programs come to the functions in front. A program that is linked with NVRTC gets them by their names, since a
- * preloaded library is searched first. Most load it with dlopen() and ask dlsym() with its handle, which does not search a
- * preloaded library: dlsym() itself is in front, for these names only.
+ * Interception of symbol look-ups. A program linked with NVRTC gets the intercepting functions by
+ * name, since preloaded libraries are searched first. Most programs use dlopen() and call dlsym()
+ * with its handle, which does not search preloaded libraries: dlsym() itself is therefore
+ * intercepted, for these names only.
  *
- * A process may have several versions of a library, each with handles of its own; so each has front functions of its own
- * (VJ_EACH_LIBRARY). A function that was reached by its name belongs to the library that its caller was linked with.
+ * A process may load several versions of a library, each with its own handles; each therefore has
+ * its own intercepting functions (VJ_EACH_LIBRARY). A function reached by name belongs to the
+ * library with which its caller was linked.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -25,7 +27,7 @@ static struct library libraries[VJ_LIBRARIES];
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef void *dlsym_fn(void *handle, const char *name);
-/* Read by the entry below. */
+/* Read by the assembly entry point. */
 __attribute__((visibility("hidden"))) dlsym_fn *vj_dlsym_libc;
 
 static dlsym_fn *dlsym_of_libc(void)
@@ -55,7 +57,10 @@ static bool is_own(const void *function)
     return dladdr((void *)&libraries, &here) && dladdr(function, &there) && here.dli_fbase == there.dli_fbase;
 }
 
-/* The number of the library that has a function; it stays loaded from then on. -1: too many, or ours. */
+/*
+ * Returns the number of the library that contains a function; the library then stays loaded. -1:
+ * too many libraries, or a function of this library.
+ */
 static int library_of_function(const void *function)
 {
     Dl_info info;
@@ -85,7 +90,7 @@ void *vj_library_symbol(int library, const char *name)
     return vj_real_dlsym(libraries[library].handle, name);
 }
 
-/* What an object that is loaded, or a library that it needs, has by that name. */
+/* Returns the function of that name in a loaded object or its dependencies. */
 static void *function_of_object(const char *path, const char *name)
 {
     void *handle = dlopen(path, RTLD_NOLOAD | RTLD_LAZY), *f;
@@ -97,7 +102,10 @@ static void *function_of_object(const char *path, const char *name)
     return f && !is_own(f) ? f : NULL;
 }
 
-/* The compilers that are loaded, by the names of their files. Nothing is opened while the list of objects is locked. */
+/*
+ * Loaded compilers, by the names of their files. Nothing is opened while the list of objects is
+ * locked.
+ */
 struct loaded {
     char paths[VJ_LIBRARIES][PATH_MAX];
     int count;
@@ -151,10 +159,10 @@ int vj_library_of_caller(const void *caller, const char *name)
 
 struct vj_answer {
     void *function;
-    long answered; /* 0: the C library's dlsym is to be called */
+    long answered; /* 0: call the C library's dlsym */
 };
 
-/* Called by the entry with what dlsym() was called with, and by whom. */
+/* Called by the entry point with the arguments and the caller of dlsym(). */
 __attribute__((visibility("hidden"), used)) struct vj_answer vj_dlsym_front(void *handle, const char *name,
                                                                             const void *caller)
 {
@@ -171,7 +179,9 @@ __attribute__((visibility("hidden"), used)) struct vj_answer vj_dlsym_front(void
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
         library = vj_library_of_caller(caller, name);
         if (library < 0) {
-            /* It is looked for behind this library, which has the name and nothing for it to stand in front of. */
+            /*
+             * The search starts after this library, which has the name but no library to intercept.
+             */
             answer.function = vj_real_dlsym(RTLD_NEXT, name);
             answer.answered = 1;
             return answer;
@@ -179,7 +189,7 @@ __attribute__((visibility("hidden"), used)) struct vj_answer vj_dlsym_front(void
         f = vj_library_symbol(library, name);
     } else {
         f = vj_real_dlsym(handle, name);
-        if (f && is_own(f)) { /* the handle of the whole program */
+        if (f && is_own(f)) { /* handle of the whole program */
             f = vj_real_dlsym(RTLD_NEXT, name);
             if (!f) {
                 answer.answered = 1;
@@ -199,8 +209,9 @@ __attribute__((visibility("hidden"), used)) struct vj_answer vj_dlsym_front(void
 }
 
 /*
- * The entry. The C library's dlsym looks at its return address for RTLD_NEXT and RTLD_DEFAULT: it is jumped to, with the
- * program's registers and stack, so that it sees the program's. A compiler does so at some levels of optimisation only.
+ * The entry point. For RTLD_NEXT and RTLD_DEFAULT the C library's dlsym inspects its return
+ * address, so it is jumped to with the program's registers and stack and sees the program's
+ * address. Compilers emit such a tail call at some optimisation levels only.
  */
 #if defined(__x86_64__)
 __asm__(".text\n"

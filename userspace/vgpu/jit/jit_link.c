@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Linking of PTX by the driver. cuLinkComplete of the software GPU gives PTX. It wants a context, which nvJitLink does not:
- * where the thread has none, that of the first device is taken for the time.
+ * Linking of PTX by the driver. cuLinkComplete of the software GPU returns PTX. It needs a context,
+ * unlike nvJitLink: a thread without a context uses that of the first device meanwhile.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -74,7 +74,7 @@ static enum vj_link_result link_in_context(const struct vj_input *inputs, char *
     if (driver.create(2, options, values, &state) != 0)
         return VJ_LINK_NO_DRIVER;
     for (const struct vj_input *in = inputs; in && result == VJ_LINK_OK; in = in->next) {
-        /* The NUL belongs to a text. */
+        /* Texts are passed with their NUL. */
         r = driver.add_data(state, in->type, in->data, in->size + (in->type == VJ_DRIVER_PTX), in->name, 0,
                             NULL, NULL);
         if (r == CUDA_ERROR_INVALID_PTX)

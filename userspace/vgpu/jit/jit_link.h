@@ -19,20 +19,20 @@ struct vj_input {
     enum vj_driver_input type;
     char *name;
     size_t size;
-    char data[]; /* with a NUL behind it */
+    char data[]; /* with a terminating NUL */
 };
 
 enum vj_link_result {
     VJ_LINK_OK,
     VJ_LINK_NO_DRIVER, /* no libcuda.so.1, or no device */
-    VJ_LINK_INPUT,     /* an input is refused */
+    VJ_LINK_INPUT,     /* an input is rejected */
     VJ_LINK_PTX,       /* an input is invalid PTX */
     VJ_LINK_INCOMPLETE /* the inputs are incompatible */
 };
 
 #define VJ_LOG_SIZE 8192
-/* Links the inputs into one PTX text, to be freed; its size counts the NUL. log: VJ_LOG_SIZE bytes.
- * out NULL: the inputs are checked only. */
+/* Links the inputs into a single PTX text, to be freed; its size includes the NUL. log: buffer of
+ * VJ_LOG_SIZE bytes. out NULL: only checks the inputs. */
 enum vj_link_result vj_link_by_driver(const struct vj_input *inputs, char **out, size_t *size, char *log);
 
 #endif

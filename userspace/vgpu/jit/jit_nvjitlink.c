@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvJitLink. Where a program asks for a cubin for sm_NN, its linked "cubin" is PTX: what LTO-IR becomes is asked of
- * nvJitLink itself (-ptx, which it has for links of LTO-IR only), and all else is linked by the driver (jit_link.c). Links
- * of both kinds are made in that order; nvJitLink drops functions of LTO-IR that no LTO-IR uses, so PTX that calls them is
- * told that they are undefined. A link that is to give PTX anyway is left alone.
+ * Interception of nvJitLink. When a program requests a cubin for sm_NN, the linked "cubin" is PTX:
+ * nvJitLink itself translates LTO-IR (with -ptx, which it supports for links of LTO-IR only), the
+ * driver links all other inputs (jit_link.c). Links with both kinds are made in that order;
+ * nvJitLink drops functions of LTO-IR that no LTO-IR uses, so PTX that calls them fails with
+ * undefined symbols. Links that return PTX anyway are not changed.
  */
 #include <elf.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@
 #include "jit/jit.h"
 #include "jit/jit_link.h"
 
-/* nvJitLinkResult and nvJitLinkInputType of nvJitLink.h, which is not needed to build this. */
+/* nvJitLinkResult and nvJitLinkInputType of nvJitLink.h, which the build does not require. */
 enum {
     NVJITLINK_SUCCESS = 0,
     NVJITLINK_ERROR_INVALID_INPUT = 3,
@@ -45,17 +46,17 @@ struct link {
     struct link *next;
     void *handle;
     int library;
-    bool lto;                /* nvJitLink was given -lto, and by us -ptx */
-    size_t ltoir;            /* inputs that nvJitLink has */
-    struct vj_input *inputs; /* those of the driver */
-    char *ptx;               /* the result; NULL: not complete */
+    bool lto;                /* -lto was given; -ptx is added for nvJitLink */
+    size_t ltoir;            /* number of inputs passed to nvJitLink */
+    struct vj_input *inputs; /* inputs for the driver */
+    char *ptx;               /* result; NULL: not complete */
     size_t ptx_size;
     char log[VJ_LOG_SIZE];
 };
 static struct link *links;
 static pthread_mutex_t links_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A handle belongs to one thread at a time, as nvJitLink has it; so does what is found here. */
+/* As with nvJitLink, only a single thread at a time uses a handle, and the link returned here. */
 static struct link *link_of_handle(int library, const void *handle)
 {
     struct link *l;
@@ -91,7 +92,7 @@ static void link_drop(int library, const void *handle)
     free(l);
 }
 
-/* The driver's place of an input: behind those that are there. */
+/* Appends an input for the driver. */
 static int link_add_input(struct link *l, enum vj_driver_input type, const void *data, size_t size,
                           const char *name, bool check)
 {
@@ -130,7 +131,10 @@ static uint32_t first_word(const void *data, size_t size)
     return word;
 }
 
-/* The type of an input that may be of any, or that is called a cubin: NVRTC's (jit_nvrtc.c) are PTX. */
+/*
+ * Returns the type of an input of type ANY, or called a cubin: NVRTC's cubins (jit_nvrtc.c) are
+ * PTX.
+ */
 static int input_type(int type, const void *data, size_t size)
 {
     const Elf64_Ehdr *elf = data;
@@ -153,7 +157,7 @@ static int input_type(int type, const void *data, size_t size)
     return NVJITLINK_INPUT_PTX;
 }
 
-/* Whether nvJitLink takes an input into its PTX; the driver has no use for LTO-IR. */
+/* True for inputs that nvJitLink includes in its PTX; the driver does not support LTO-IR. */
 static bool input_is_for_nvjitlink(const struct link *l, int type)
 {
     return type == NVJITLINK_INPUT_LTOIR || type == NVJITLINK_INPUT_INDEX ||
@@ -197,7 +201,7 @@ static void *file_contents(const char *path, size_t *size)
     return data;
 }
 
-/* ---- in front of nvJitLink ---- */
+/* ---- intercepting functions ---- */
 
 #define REAL(type, name) ((type)vj_library_symbol(library, name))
 
@@ -298,7 +302,7 @@ static int front_add_file(int library, void *handle, int type, const char *path)
     return r;
 }
 
-/* nvJitLink's PTX of the LTO-IR, to be freed. */
+/* Returns nvJitLink's PTX of the LTO-IR, to be freed. */
 static int ltoir_ptx(const struct link *l, char **ptx, size_t *size)
 {
     const int library = l->library;
@@ -386,11 +390,11 @@ static int front_log(int library, void *handle, char *log)
     return NVJITLINK_SUCCESS;
 }
 
-/* ---- what programs call ---- */
+/* ---- exports ---- */
 
 /*
- * F(name, front, parameters, ...). Each function has the name that is given here and, for nvJitLink.h of 12.0 and on,
- * one for each version of the header ("__nvJitLinkCreate_12_4"), all the same.
+ * F(name, front, parameters, ...). Each function has this name and, for nvJitLink.h from 12.0 on, a
+ * name for each version of the header ("__nvJitLinkCreate_12_4"), all equivalent.
  */
 #define EACH_FUNCTION(F, n) \
     F(n, Create, front_create, (void **h, uint32_t c, const char **o), h, c, o) \

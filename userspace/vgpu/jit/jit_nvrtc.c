@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVRTC. A program that is to be compiled for sm_NN is compiled for compute_NN, which makes the same PTX and no machine
- * code; its "cubin" is that PTX, which the driver's functions that load images take as they take a cubin.
+ * Interception of NVRTC. A program to be compiled for sm_NN is compiled for compute_NN, which gives
+ * the same PTX and no machine code; its "cubin" is that PTX, which the driver's module loading
+ * functions accept like a cubin.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #include "jit/jit.h"
 
-/* Results of nvrtc.h, which is not needed to build this. */
+/* Results of nvrtc.h, which the build does not require. */
 #define NVRTC_ERROR_OUT_OF_MEMORY 1
 #define NVRTC_ERROR_INTERNAL_ERROR 11
 
@@ -80,7 +81,7 @@ static int front_compile(int library, void *handle, int count, const char *const
         return NVRTC_ERROR_INTERNAL_ERROR;
     real = (int (*)(void *, int, const char *const *))vj_library_symbol(library, "nvrtcCompileProgram");
     program_unmark(library, handle);
-    /* Code for the linker at run time has no cubin. */
+    /* Code for run-time linking has no cubin. */
     if (count <= 0 || !options || wants_lto(count, options))
         return real(handle, count, options);
     if (!vj_options_virtual(&o, count, options))
@@ -118,7 +119,7 @@ static int front_cubin(int library, void *handle, char *cubin)
         library, program_is_marked(library, handle) ? "nvrtcGetPTX" : "nvrtcGetCUBIN"))(handle, cubin);
 }
 
-/* ---- what programs call ---- */
+/* ---- exports ---- */
 
 #define CALLER(name) vj_library_of_caller(__builtin_return_address(0), name)
 

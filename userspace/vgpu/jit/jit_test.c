@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * jit_test FOLDER, run with libvgpu-jit.so preloaded: what programs get of NVRTC and nvJitLink. The libraries in FOLDER are
- * stand-ins (fake_compilers.c). NVRTC of version 13 is linked with this program, version 12 is loaded as Python's
- * frameworks load it, and nvJitLink too.
+ * jit_test FOLDER, run with libvgpu-jit.so preloaded: results of NVRTC and nvJitLink as programs
+ * see them. The libraries in FOLDER are stand-ins (fake_compilers.c). NVRTC version 13 is linked
+ * with this program; version 12 and nvJitLink are loaded as Python's frameworks load them.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static struct nvrtc nvrtc_open(void *handle)
 static const struct nvrtc by_name = {nvrtcCreateProgram, nvrtcCompileProgram, nvrtcDestroyProgram,
                                      nvrtcGetCUBINSize, nvrtcGetCUBIN};
 
-/* What a program's cubin is; "": it has none. */
+/* Returns a program's cubin; "": none. */
 static const char *cubin_of(const struct nvrtc *n, int count, const char *const *options)
 {
     static char cubin[256];
@@ -105,12 +105,12 @@ static void check_nvrtc(const struct nvrtc *n, int version)
     assert_string_equal(CUBIN(n, "--gpu-architecture sm_80"), want);
     snprintf(want, sizeof(want), "ptx %d -arch=compute_70 -arch=compute_80", version);
     assert_string_equal(CUBIN(n, "-arch=sm_70", "-arch=sm_80"), want);
-    /* A virtual architecture has no cubin, with which programs decide what to load. */
+    /* A virtual architecture gives no cubin, from which programs decide what to load. */
     assert_string_equal(CUBIN(n, "--gpu-architecture=compute_80"), "");
     assert_string_equal(CUBIN(n, "-architecture", "-DX=1"), "");
     assert_string_equal(cubin_of(n, 0, NULL), "");
     assert_string_equal(CUBIN(n, "-DARCH=sm_80"),
-                        "\177cubin"); /* the stand-in's idea of an architecture: it came as it was */
+                        "\177cubin"); /* passed on unchanged; "sm_" is enough for the stand-in */
     assert_string_equal(CUBIN(n, "-dlto", "-arch=sm_80"), "\177cubin");
 }
 
@@ -129,7 +129,7 @@ static void test_nvrtc_loaded(void **state)
     check_nvrtc(&by_name, 13);
 }
 
-/* Of a library that this program is not linked with, and that no handle names. */
+/* Function of a library that this program is not linked with, and without a handle. */
 static void test_link_by_pointer(void **state)
 {
     int (*create)(void **, uint32_t, const char **), (*add)(void *, int, const void *, size_t, const char *);
@@ -161,7 +161,7 @@ static void test_nvrtc_second_compile(void **state)
     assert_null(p);
 }
 
-/* dlsym() is the C library's for all else. */
+/* All other names are passed on to the C library's dlsym(). */
 static void test_dlsym(void **state)
 {
     void *nvrtc = library_open("libnvrtc.so.12"), *own = dlopen(NULL, RTLD_NOW);
@@ -172,11 +172,11 @@ static void test_dlsym(void **state)
     assert_null(dlsym(nvrtc, "nvrtcGetLTOIR"));
     assert_null(dlsym(own, "no_such_function"));
     assert_non_null(strstr(dlerror(), "no_such_function"));
-    /* These depend on the caller. */
+    /* Look-ups that depend on the caller. */
     assert_ptr_equal(dlsym(RTLD_DEFAULT, "strlen"), dlsym(own, "strlen"));
     assert_ptr_equal(dlsym(RTLD_NEXT, "strlen"), dlsym(own, "strlen"));
     assert_null(dlsym(RTLD_NEXT, "main"));
-    /* Nothing of a library that is not there, though this one has the names. */
+    /* NULL for a library that is not loaded, although the preloaded library has the names. */
     assert_null(dlsym(RTLD_DEFAULT, "nvJitLinkCreate"));
     assert_non_null(dlerror());
     assert_null(dlsym(own, "__nvJitLinkCreate_13_0"));
@@ -226,7 +226,7 @@ static void *link_create(const char *options)
     return h;
 }
 
-/* The cubin of a link, which ends. */
+/* Returns the cubin of a link and destroys the link. */
 static const char *link_cubin(void *h)
 {
     static char cubin[512];
@@ -265,7 +265,7 @@ static void test_link_ptx(void **state)
     assert_int_equal(nvjitlink.add(h, 2, "a", 1, "x"), 0);
     assert_int_equal(nvjitlink.add(h, 2, "b\0", 2, "y"), 0);
     assert_string_equal(link_cubin(h), "1:x:a+1:y:b");
-    /* By what the data are: any, and cubins of NVRTC. */
+    /* Type by content: ANY, and cubins of NVRTC. */
     h = link_create("-arch=sm_80");
     assert_int_equal(nvjitlink.add(h, 10, ".version", 9, "any"), 0);
     assert_int_equal(nvjitlink.add(h, 1, ".version", 9, "cubin"), 0);
@@ -314,7 +314,7 @@ static void test_link_left_alone(void **state)
     assert_int_equal(nvjitlink.cubin_size(h, &size), 6);
     assert_string_equal(link_log(h), "own");
     assert_int_equal(nvjitlink.destroy(&h), 0);
-    /* No input at all: as nvJitLink has it. */
+    /* Links without inputs are left to nvJitLink. */
     assert_string_equal(link_cubin(link_create("-arch=sm_80")), "\177cubin");
 }
 
