@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's end of the guest channel. The guest is not trusted: every length is bounded, an unknown
- * frame ends the machine.
+ * The host's end of the guest channel. The guest is not trusted: every length is bounded, and an
+ * unknown frame ends the machine.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,17 +22,20 @@
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
 
-#define LOG_MAX 4000      /* bytes of a line of the guest's */
-#define AFTER_END_MS 3000 /* QEMU's end without EXIT: what the channel still holds is read first */
+#define LOG_MAX 4000      /* maximum length of a line of the guest's log, bytes */
+#define AFTER_END_MS 3000 /* time to drain the channel after QEMU ended without EXIT */
 
-/* Bytes on their way to the guest; the channel is written without blocking, so that output flows on
+/* Bytes queued for the guest; the channel is written without blocking, so that output flows on
  * while the program does not read its input. */
 struct out {
     char *data;
     size_t len, off, room;
 };
 
-/* Standard output or error. Who reads it may stop to, and a write of ours must not: there is a time limit, and signals. */
+/*
+ * Standard output or error. A reader may stop reading, so our writes have a time limit and can be
+ * interrupted by signals.
+ */
 struct sink {
     int fd;
     bool is_socket;
@@ -43,11 +46,11 @@ enum stop { STOP_NOT, STOP_TIMEOUT, STOP_SIGNAL };
 struct relay {
     struct vgpu_cli_vm *vm;
     struct out out;
-    struct sink sinks[3]; /* by descriptor, from 1 on */
-    int64_t end_ms;       /* of --timeout */
+    struct sink sinks[3]; /* by descriptor, from 1 */
+    int64_t end_ms;       /* deadline of --timeout, ms of CLOCK_MONOTONIC */
     enum stop stop;
     char frame[sizeof(struct vgpu_cli_frame) + VGPU_CHANNEL_DATA_MAX];
-    size_t have; /* bytes of `frame` received */
+    size_t have; /* number of bytes of `frame` received */
     bool input_open;
     bool done;
     struct vgpu_cli_exit end;
@@ -104,7 +107,7 @@ static void flush_out(struct out *o, int fd)
         ssize_t n = send(fd, o->data + o->off, o->len - o->off, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (n <= 0)
-            return; /* full, or gone: the reading side notices that */
+            return; /* full, or closed: detected by the reading side */
         o->off += (size_t)n;
     }
 }
@@ -144,8 +147,9 @@ static void queue_request(struct relay *r)
 }
 
 /*
- * The open file may be shared with other programs, so O_NONBLOCK is set for one of our own: pipes and terminals can be
- * opened anew. What cannot (a pipe of another user's) is written when it has room, in pieces for which there is room then.
+ * The open file may be shared with other programs, so O_NONBLOCK is set on a new open file: pipes
+ * and terminals can be reopened. Files that cannot (a pipe of another user, for instance) are
+ * written when poll() reports room, in pieces that fit into it.
  */
 static void sink_open(struct sink *s, int fd)
 {
@@ -164,7 +168,7 @@ static void sink_open(struct sink *s, int fd)
         s->fd = fd;
 }
 
-/* True: a signal asked us to end. */
+/* True: a signal requests the end of vgpu. */
 static bool handle_signals(struct relay *r)
 {
     struct signalfd_siginfo si;
@@ -178,7 +182,7 @@ static bool handle_signals(struct relay *r)
             r->end.value = si.ssi_signo;
             return true;
         case SIGWINCH:
-            /* Not before the request, which has the size of that time. */
+            /* Not before the request, which contains the size at that time. */
             if (r->out.data && r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
                 uint16_t size[2] = {ws.ws_row, ws.ws_col};
 
@@ -190,7 +194,7 @@ static bool handle_signals(struct relay *r)
     return false;
 }
 
-/* Waits until bytes may be written. False: everything is to end. */
+/* Waits until bytes can be written. False: vgpu is to end. */
 static bool sink_wait(struct relay *r, const struct sink *s)
 {
     while (r->stop == STOP_NOT) {
@@ -226,13 +230,13 @@ static void write_fully(struct relay *r, const struct sink *s, const char *data,
 
 static struct relay relay;
 
-/* Words of vgpu itself: a guest that has filled standard error could hold it with these, too. */
+/* Prints vgpu's own messages: a guest that has filled standard error could block these as well. */
 static void words(const char *text, size_t size)
 {
     write_fully(&relay, &relay.sinks[2], text, size);
 }
 
-/* May be called again. */
+/* Returns the relay, initialised by the first call. */
 static struct relay *begin(struct vgpu_cli_vm *vm)
 {
     if (relay.vm)
@@ -306,7 +310,7 @@ static void handle_frame(struct relay *r, const struct vgpu_cli_frame *f, const 
     }
 }
 
-/* Takes what the channel holds. False: it is closed. */
+/* Receives the channel's pending data. False: the channel is closed. */
 static bool receive(struct relay *r)
 {
     const size_t header = sizeof(struct vgpu_cli_frame);
@@ -361,7 +365,7 @@ static void __attribute__((noreturn)) guest_died(struct vgpu_cli_vm *vm)
     exit(VGPU_CLI_FAILED);
 }
 
-/* Reading a terminal from a background job would stop us. */
+/* Reading a terminal from a background job would stop vgpu. */
 static bool may_read_input(void)
 {
     return !isatty(0) || tcgetpgrp(0) == getpgrp();
@@ -391,7 +395,10 @@ static int end_status(const struct relay *r)
     case VGPU_EXIT_STATUS:
         return (int)(r->end.value & 0xff) << 8;
     case VGPU_EXIT_SIGNAL:
-        /* vgpu ends as the program did, by that signal: never by one that stops it, or that does not end it. */
+        /*
+         * vgpu ends by the program's signal, except by signals that stop a process or do not end
+         * it.
+         */
         return ends_a_process(r->end.value) ? (int)r->end.value : (int)((128 + (r->end.value & 0x7f)) << 8);
     case VGPU_EXIT_EXEC:
         return (r->end.value == ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN) << 8;
@@ -403,7 +410,7 @@ static int end_status(const struct relay *r)
 static int timed_out(struct relay *r)
 {
     restore_terminal();
-    r->stop = STOP_NOT; /* said if there is room: nobody may read that, either */
+    r->stop = STOP_NOT; /* the message is dropped if standard error is blocked too */
     vgpu_cli_say("--timeout: the program did not end within %ld s", r->vm->timeout_s);
     return VGPU_CLI_TIMEOUT << 8;
 }
@@ -424,7 +431,7 @@ int vgpu_cli_relay(struct vgpu_cli_vm *vm)
         struct pollfd fds[] = {
             {.fd = vm->channel, .events = sending ? POLLIN | POLLOUT : POLLIN},
             {.fd = vm->signals, .events = POLLIN},
-            /* No more input than the guest takes. */
+            /* Input is read only as fast as the guest takes it. */
             {.fd = r->input_open && !sending ? 0 : -1, .events = POLLIN},
         };
         int64_t left = r->end_ms - vgpu_cli_now_ms();

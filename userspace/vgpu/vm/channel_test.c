@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's end of the guest channel against a guest that says anything. Each case runs in a child,
- * since a guest that breaks the rules ends the command with VGPU_CLI_FAILED.
+ * The host's end of the guest channel against a guest that sends arbitrary data. Each case runs in
+ * a child, since a guest that violates the protocol ends the command with VGPU_CLI_FAILED.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -24,7 +24,10 @@
 #include "base/vgpu_cli.h"
 #include "trace/events.h"
 
-/* Instead of ending by a signal, a child has this and its number for a status, which no other case has. */
+/*
+ * ENDED_BY + signal number: exit status of a child in place of ending by that signal; otherwise
+ * unused.
+ */
 #define ENDED_BY 20
 
 struct bytes {
@@ -43,8 +46,8 @@ static void put(struct bytes *b, uint32_t type, const void *data, uint32_t lengt
     b->len += really;
 }
 
-/* Runs the relay on what the guest says; returns its exit status, -1 when it hangs. `out` gets what
- * it wrote to standard output. */
+/* Runs the relay on the guest's data. Returns its exit status, -1 when it hangs; `out`: its
+ * standard output. */
 static int relay_on(const struct bytes *said, char *out, size_t out_size)
 {
     int pair[2], pipe_fd[2], status, fill[2];
@@ -107,7 +110,7 @@ static void test_ends(void **state)
     assert_int_equal(end_with(77, 0), VGPU_CLI_FAILED);
 }
 
-/* What vgpu does to end as the program did may neither stop it nor leave it running. */
+/* When vgpu ends as the program did, it must neither stop nor keep running. */
 static void test_end_signals(void **state)
 {
     static const int others[] = {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGCHLD, SIGCONT, SIGURG, SIGWINCH};
@@ -139,8 +142,8 @@ static void test_output(void **state)
 }
 
 /*
- * What the relay does when nobody reads its output, on what the guest says: its status, -1 when it hangs.
- * `sig`: it gets that signal when `full` has no room.
+ * Runs the relay on the guest's data while its output is not read. Returns its status, -1 when it
+ * hangs. `sig`: sent to the relay when `full` has no room.
  */
 static int relay_said(const struct bytes *b, int output, int error, long timeout_s, int sig, int full)
 {
@@ -203,7 +206,7 @@ static void test_unread(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
     assert_int_equal(setsockopt(sockets[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
     assert_int_equal(relay_unread(pipe_fd[1], null, 1, 0), VGPU_CLI_TIMEOUT);
-    assert_int_equal(fcntl(pipe_fd[1], F_GETFL) & O_NONBLOCK, 0); /* it is not ours alone */
+    assert_int_equal(fcntl(pipe_fd[1], F_GETFL) & O_NONBLOCK, 0); /* the open file is shared */
     assert_int_equal(relay_unread(pipe_fd[1], pipe_fd[1], 1, 0), VGPU_CLI_TIMEOUT);
     assert_int_equal(relay_unread(sockets[1], null, 1, 0), VGPU_CLI_TIMEOUT);
     assert_int_equal(relay_unread(other[1], null, 0, SIGTERM), ENDED_BY + SIGTERM);
@@ -216,7 +219,10 @@ static void test_unread(void **state)
     close(null);
 }
 
-/* The same for what vgpu itself says: the guest fills standard error to the last byte, then breaks the rules. */
+/*
+ * Same for vgpu's own messages: the guest fills standard error completely, then violates the
+ * protocol.
+ */
 static void test_unread_words(void **state)
 {
     static char text[VGPU_CHANNEL_DATA_MAX];
@@ -236,12 +242,12 @@ static void test_unread_words(void **state)
     assert_int_equal(relay_said(&b, null, error[1], 1, 0, -1), VGPU_CLI_FAILED);
     close(error[0]);
     close(error[1]);
-    /* Without a limit of time a signal ends it. */
+    /* Without a time limit a signal ends the relay. */
     assert_int_equal(pipe(error), 0);
     assert_int_equal(relay_said(&b, null, error[1], 0, SIGTERM, error[1]), VGPU_CLI_FAILED);
     close(error[0]);
     close(error[1]);
-    /* A terminal has room for less than what is said. */
+    /* A terminal has less room than the message needs. */
     terminal = posix_openpt(O_RDWR | O_NOCTTY);
     assert_true(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal));
     error[1] = open(ptsname(terminal), O_RDWR | O_NOCTTY);
@@ -256,7 +262,7 @@ static void test_unread_words(void **state)
     close(null);
 }
 
-/* Lengths at the limit and one above it. */
+/* Lengths at the limit and above it by 1. */
 static void test_length_limit(void **state)
 {
     struct vgpu_cli_exit e = {.kind = VGPU_EXIT_STATUS, .value = 0};
@@ -290,16 +296,16 @@ static void test_malformed(void **state)
     put(&b, VGPU_FRAME_RUN, "x", 1, 1); /* a frame of the other direction */
     assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
     b.len = 0;
-    put(&b, VGPU_FRAME_EXIT, "xxxx", 4, 4); /* too short an end */
+    put(&b, VGPU_FRAME_EXIT, "xxxx", 4, 4); /* EXIT frame too short */
     assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
     b.len = 0;
     put(&b, VGPU_FRAME_STDOUT, "x", 5, 1); /* ends in the middle of a frame */
     assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED);
     b.len = 0;
-    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED); /* says nothing at all */
+    assert_int_equal(relay_on(&b, out, sizeof(out)), VGPU_CLI_FAILED); /* no data at all */
 }
 
-/* Waits for HELLO on what the guest says; returns the enum, or 100 + the child's exit status. */
+/* Waits for HELLO on the guest's data. Returns the enum, or 100 + the child's exit status. */
 static int hello_on(const void *data, size_t len, bool close_it)
 {
     int pair[2], status;
@@ -346,7 +352,7 @@ static void test_hello(void **state)
     assert_int_equal(hello_on(length, sizeof(length), false), VGPU_CLI_FAILED);
 }
 
-/* What `run` writes to standard error, in a child; its exit status. */
+/* Runs `run` in a child and reads its standard error. Returns its exit status. */
 static int said_by(int (*run)(const char *path), const char *path, char *text, size_t room)
 {
     int out[2], status;
@@ -382,7 +388,7 @@ static int show(const char *path)
     return 0;
 }
 
-/* The last words of a guest's console, and of its log, move no cursor. */
+/* The tails of a guest's console and log contain no terminal control characters. */
 static void test_harmless(void **state)
 {
     const char *console = "first\n\x1b]0;title\x07 \xc2\x9b"
@@ -399,7 +405,7 @@ static void test_harmless(void **state)
     unlink(path);
 }
 
-/* With --verbose QEMU's log is our own standard error: of a pipe no end would be read. */
+/* With --verbose QEMU's log is vgpu's own standard error: reading a pipe would not end. */
 static void test_tail_of_a_pipe(void **state)
 {
     char text[400];
@@ -409,7 +415,7 @@ static void test_tail_of_a_pipe(void **state)
     assert_string_equal(text, "vgpu: guest: ?[2J??1A \xc3\xa4\n");
 }
 
-/* What an attempt to boot leaves behind: files of ours go, the user's log and /dev/stderr stay. */
+/* Clean-up after a failed boot: vgpu's files are removed, the user's log and /dev/stderr stay. */
 static void test_drop_logs(void **state)
 {
     struct vgpu_cli_vm vm = {0};
@@ -418,7 +424,7 @@ static void test_drop_logs(void **state)
 
     (void)state;
     assert_true(l >= 0 && c >= 0);
-    vm.console = console; /* as with --verbose: no log of QEMU's, and the console is what the user sees */
+    vm.console = console; /* as with --verbose: no log of QEMU */
     vgpu_cli_vm_drop_logs(&vm);
     assert_int_equal(access(console, F_OK), 0);
     vm.qemu_log = log;
@@ -440,7 +446,7 @@ static int ctl(const char *path)
     return vgpu_cli_ctl(4, argv);
 }
 
-/* A backend that was taken over accepts nothing: who asks it is told so. */
+/* A backend that was taken over accepts no connection: clients get an error. */
 static void test_deaf_backend(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -465,7 +471,7 @@ static void test_deaf_backend(void **state)
     rmdir(dir);
 }
 
-/* VmHWM, in KiB. */
+/* Returns VmHWM, KiB. */
 static long peak_kib(void)
 {
     FILE *f = fopen("/proc/self/status", "re");
@@ -483,7 +489,10 @@ static long peak_kib(void)
     "{\"type\":\"call\",\"time\":1,\"pid\":1,\"tid\":1,\"call\":\"cuInit\",\"args\":\"\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":1.000}\n"
 #define PEAK_KIB 100000
 
-/* What `vgpu trace --vm` reads is a file that the guest may have written: of any size, without an end of a line. */
+/*
+ * The file read by `vgpu trace --vm` may have been written by the guest: any size, without a
+ * newline.
+ */
 static void test_trace_without_lines(void **state)
 {
     static char much[100000];

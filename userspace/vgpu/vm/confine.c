@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What QEMU, and so the guest, can do with the host's files: `vgpu vm run` gives the guest the host's
- * root read-only and some folders to write to. The guest's kernel is not trusted: what it must not do is
- * forbidden to QEMU, by the host's kernel.
+ * Limits access of QEMU, and so of the guest, to the host's files: `vgpu vm run` gives the guest
+ * the host's root read-only and some writable folders. The guest's kernel is not trusted, so the
+ * host's kernel enforces the limits on QEMU.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,29 +32,30 @@
 #ifndef SYS_mount_setattr /* Linux 5.12 */
 #define SYS_mount_setattr 442
 #endif
-#define MOUNT_READ_ONLY 1u    /* MOUNT_ATTR_RDONLY of linux/mount.h, which the C library's may exclude */
+#define MOUNT_READ_ONLY 1u    /* MOUNT_ATTR_RDONLY; linux/mount.h may conflict with libc's */
 #define AT_WHOLE_TREE 0x8000u /* AT_RECURSIVE */
 
 #define SET_ID (S_ISUID | S_ISGID)
-#define ARG(n) ((unsigned)offsetof(struct seccomp_data, args) + 8u * (n)) /* its low half */
+#define ARG(n) ((unsigned)offsetof(struct seccomp_data, args) + 8u * (n)) /* low half */
 #define DENY(e) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (e))
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
 
-/* Calls whose argument `a` is the mode of a file: not with a set-id bit. Four instructions. */
+/* Calls whose argument `a` is a file mode must not set a set-id bit. Four instructions. */
 #define NO_SET_ID(nr, a) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 4), LOAD(ARG(a)), \
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
 
-/* The same for those that have a mode only when flags (argument `f`) say that a file is made. */
+/* Same for calls with a mode only if flags (argument `f`) request the creation of a file. */
 #define NO_SET_ID_IF_NEW(nr, f, a) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 6), LOAD(ARG(f)), \
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0, 3), LOAD(ARG(a)), \
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
 
 /*
- * No file gets a set-id bit: one that a guest wrote to a shared folder would give the user's rights to
- * any user of the host who runs it. nosuid on the guest's mount would be the guest's own decision.
+ * No file may get a set-id bit: such a file, written by a guest to a shared folder, would give the
+ * user's rights to any user of the host who runs it. nosuid on the guest's mount would be at the
+ * guest's discretion.
  */
 static int forbid_set_id(void)
 {
@@ -64,7 +65,7 @@ static int forbid_set_id(void)
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
         DENY(ENOSYS),
         LOAD(offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32 */
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32 ABI */
         DENY(ENOSYS),
         NO_SET_ID(SYS_chmod, 1),
         NO_SET_ID(SYS_fchmod, 1),
@@ -77,7 +78,7 @@ static int forbid_set_id(void)
         NO_SET_ID(SYS_creat, 1),
         NO_SET_ID_IF_NEW(SYS_open, 1, 2),
         NO_SET_ID_IF_NEW(SYS_openat, 2, 3),
-        /* Its mode is in memory, where a filter does not look. */
+        /* Its mode is in memory, which filters cannot read. */
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
         DENY(ENOSYS),
         ALLOW,
@@ -107,7 +108,7 @@ static void unescape(char *path)
     *to = '\0';
 }
 
-/* The flags of a mount that a user namespace may not take away. */
+/* Returns the flags of a mount that a user namespace may not clear. */
 static unsigned long mount_flags(const char *path)
 {
     static const struct {
@@ -122,14 +123,14 @@ static unsigned long mount_flags(const char *path)
     return all;
 }
 
-/* The path of a mount that is covered by another leads elsewhere: it is not reached by it. So is one that this user may not
- * enter. */
+/* True if the mount cannot be reached by its path: another mount covers it, so that the path leads
+ * elsewhere, or this user may not enter it. */
 static bool is_out_of_reach(int error)
 {
     return error == ENOENT || error == ENOTDIR || error == EINVAL || error == EACCES;
 }
 
-/* Mount by mount. */
+/* Before Linux 5.12 each mount is changed separately. */
 static bool read_only_each(const char *at)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -152,7 +153,10 @@ static bool read_only_each(const char *at)
     return ok;
 }
 
-/* A folder that is shared for writing may have `at` in it: what the guest does there is done to the host's files. */
+/*
+ * Makes the whole tree read-only, also where `at` lies in a folder shared for writing, through
+ * which the guest would write to the host's files.
+ */
 static bool read_only(const char *at)
 {
     struct {
@@ -165,8 +169,8 @@ static bool read_only(const char *at)
 }
 
 /*
- * The host's tree at `at`, read-only, without what tells about the host's processes and devices. The
- * guest has its own of each of these.
+ * Makes the host's tree at `at`, read-only, without files about the host's processes and devices,
+ * of which the guest has its own.
  */
 static bool tree_made(const char *at)
 {
@@ -212,7 +216,9 @@ void vgpu_cli_confine(void *arg)
                 strerror(errno));
         *c->option = c->fallback;
     }
-    /* Neither file capabilities nor device nodes in a shared folder; no effect for ordinary users. */
+    /*
+     * Shared folders get neither file capabilities nor device nodes; no effect for ordinary users.
+     */
     prctl(PR_CAPBSET_DROP, CAP_SETFCAP, 0, 0, 0);
     prctl(PR_CAPBSET_DROP, CAP_MKNOD, 0, 0, 0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || forbid_set_id())

@@ -2,9 +2,9 @@
 /*
  * init of the guest that `vgpu vm run` boots: the only program in its initramfs, statically linked.
  *
- * It loads the modules that reach the host, mounts the host's root read-only over 9p under a tmpfs
- * overlay, the shared directories over it, loads vgpu_drv.ko, runs the one program that the host
- * asked for, passes its input and output on, reports how it ended and waits to be switched off.
+ * It loads the modules for access to the host, mounts the host's root read-only over 9p under a
+ * tmpfs overlay and the shared directories over it, loads vgpu_drv.ko, runs the requested program,
+ * relays its input and output, reports its end and waits for power-off.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@
 
 #define ROOT "/newroot"
 #define NINEP "trans=virtio,version=9p2000.L,msize=524288,access=any,cache=loose"
-#define PORT_WAIT_MS 10000 /* the port appears some ms after its module; an emulated CPU is slow */
+#define PORT_WAIT_MS 10000 /* the port appears some ms after its module; later on an emulated CPU */
 
 static int channel = -1; /* the virtio-serial port */
 static struct vgpu_cli_run run;
@@ -81,7 +81,7 @@ static void send_frame(uint32_t type, const void *data, size_t size)
     struct vgpu_cli_frame f = {.length = (uint32_t)size, .type = type};
     char buf[sizeof(f) + 512];
 
-    /* Small frames in one write: each write is one trip through the emulated device. */
+    /* Small frames in a single write: each write is a trip through the emulated device. */
     if (size <= 512) {
         memcpy(buf, &f, sizeof(f));
         if (size)
@@ -107,13 +107,13 @@ __attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
         fprintf(stderr, "vgpu init: %s\n", text);
 }
 
-/* Reports how it ended and stops the machine. The host may switch it off as soon as it has read it. */
+/* Reports the end and stops the machine. The host may power it off once it has read the report. */
 static void __attribute__((noreturn)) finish(uint32_t kind, uint32_t value)
 {
     struct vgpu_cli_exit e = {.kind = kind, .value = value};
 
     kill(-1, SIGKILL);
-    /* Unmounting writes back what the page cache of the shared directories still holds. */
+    /* Unmounting writes back the shared directories' data in the page cache. */
     for (uint32_t i = run.shares; i-- > 0;) {
         char at[4200];
 
@@ -138,7 +138,7 @@ static void must_mount(const char *source, const char *target, const char *type,
     finish(VGPU_EXIT_INIT, (uint32_t)errno);
 }
 
-/* Loads one module file; 0 or errno. */
+/* Loads a module file. Returns 0 or errno. */
 static int load_module(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -152,7 +152,7 @@ static int load_module(const char *path)
     return err;
 }
 
-/* /modules/order: one file name a line, dependencies first. */
+/* /modules/order: a file name per line, dependencies first. */
 static void load_modules(void)
 {
     FILE *f = fopen("/modules/order", "re");
@@ -172,7 +172,7 @@ static void load_modules(void)
     fclose(f);
 }
 
-/* Opens the port that carries our name, or returns -1. */
+/* Opens the port with our name, or returns -1. */
 static int open_channel(void)
 {
     struct dirent *e;
@@ -202,7 +202,7 @@ static int open_channel(void)
     return fd;
 }
 
-/* Cuts the next string from the RUN frame; the frame ends with a NUL that we added. */
+/* Returns the next string of the RUN frame, which ends with a NUL added by the reader. */
 static char *next_string(char **p, char *end)
 {
     char *s = *p;
@@ -282,7 +282,7 @@ static void mount_root(void)
     }
 }
 
-/* What the kernel has said about our driver, for the reason of a failure. */
+/* Logs the kernel's messages about our driver, for the reason of a failure. */
 static void note_kernel_log(void)
 {
     static char log[1 << 18];
@@ -295,7 +295,8 @@ static void note_kernel_log(void)
     }
 }
 
-/* Opens the devices to every user of the guest. They are numbered without gaps, and all there with the first. */
+/* Opens the devices to all users of the guest; they are numbered without gaps and appear
+ * together. */
 static void open_nodes(void)
 {
     char path[64], node[16], nvidia[64];
@@ -307,14 +308,14 @@ static void open_nodes(void)
             break;
         if (run.uid != 0 && chmod(path, 0666) != 0)
             note("cannot open /dev/%s to users: %s", node, strerror(errno));
-        /* JAX does not ask for CUDA where the first of these is missing. */
+        /* JAX does not try CUDA without the first of these. */
         snprintf(nvidia, sizeof(nvidia), ROOT "/dev/nvidia%u", i);
         if (symlink(node, nvidia) != 0 && errno != EEXIST)
             note("cannot make /dev/nvidia%u: %s", i, strerror(errno));
     }
 }
 
-/* Loads the GPU driver from the host's tree and opens its device to every user of the guest. */
+/* Loads the GPU driver from the host's tree and opens its devices to all users of the guest. */
 static void load_driver(void)
 {
     char path[4200];
@@ -341,24 +342,24 @@ static void load_driver(void)
 
 struct program {
     pid_t pid;
-    int in, out, err;                    /* our ends; -1 = closed. With a terminal: in == out, err = -1 */
-    char pending[VGPU_CHANNEL_DATA_MAX]; /* input that the program has not taken yet */
+    int in, out, err;                    /* own ends, -1: closed; terminal: in == out, err = -1 */
+    char pending[VGPU_CHANNEL_DATA_MAX]; /* input that the program has not read yet */
     size_t pending_len, pending_off;
     bool eof; /* close `in` once pending is written */
 };
 
-/* Why the program was not started: for the host. */
+/* Why the program was not started, reported to the host. */
 struct failure {
     int error;
     char why[300];
 };
 
-/* Of the ends in base/util.c: the program's process has nothing to clean up. */
+/* Called by base/util.c; the program's process has nothing to clean up. */
 void vgpu_cli_cleanup(void)
 {
 }
 
-/* In the child: becomes the program. Reports over `report` why it does not. */
+/* Becomes the program, in the child. Reports a failure over `report`. */
 static void __attribute__((noreturn)) become_program(int report)
 {
     struct vgpu_cli_list list = {.items = env, .count = run.envc};
@@ -370,7 +371,7 @@ static void __attribute__((noreturn)) become_program(int report)
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (chroot(ROOT) == 0 && chdir(cwd) == 0 && setgroups(0, NULL) == 0 && setgid(run.gid) == 0 &&
         setuid(run.uid) == 0) {
-        environ = env; /* the search for the program uses the PATH that it will see */
+        environ = env; /* the search for the program uses the program's PATH */
         there = true;
         execvp(args[0], args);
     }
@@ -414,7 +415,7 @@ static void start_program(struct program *p)
         p->in = in[1];
         p->out = out[0];
         p->err = err[0];
-        /* The program may be another user, who may open /dev/stdout again by its name. */
+        /* The program may run as another user and reopen /dev/stdout by name. */
         if (fchown(in[0], run.uid, run.gid) || fchown(out[1], run.uid, run.gid) ||
             fchown(err[1], run.uid, run.gid))
             note("cannot give the pipes away: %s", strerror(errno));
@@ -447,7 +448,7 @@ static void start_program(struct program *p)
     fcntl(p->in, F_SETFL, O_NONBLOCK);
 }
 
-/* Passes on what one output pipe holds now. False: it is at its end. */
+/* Relays the pending data of an output pipe. False: end of file. */
 static bool pass_output(int fd, uint32_t type)
 {
     static char buf[VGPU_CHANNEL_DATA_MAX];
@@ -470,7 +471,7 @@ static void pass_input(struct program *p)
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n < 0) { /* the program does not read any more */
+        if (n < 0) { /* the program has closed its input */
             p->pending_len = 0;
             p->eof = true;
             break;
@@ -491,7 +492,7 @@ static void host_frame(struct program *p)
 
     if (!read_all(channel, &f, sizeof(f)) || f.length > sizeof(p->pending) ||
         !read_all(channel, p->pending, f.length)) {
-        kill(-p->pid, SIGKILL); /* the host is gone or out of step: nobody waits for this any more */
+        kill(-p->pid, SIGKILL); /* the host is gone or out of step: nobody awaits the result */
         reboot(RB_POWER_OFF);
     }
     memcpy(&value, p->pending, sizeof(value));
@@ -518,14 +519,14 @@ static void host_frame(struct program *p)
     pass_input(p);
 }
 
-/* Relays until the program has ended and its output is passed on; returns its wait status. */
+/* Relays until the program has ended and its output is passed on. Returns its wait status. */
 static int relay(struct program *p, int signals)
 {
     bool ended = false;
     int status = 0;
 
     for (;;) {
-        /* While input waits for the program, no further frame is taken: the host's side fills up. */
+        /* While input is pending, no further frame is read: the host's side fills up. */
         short out_events = p->pending_len && p->in == p->out ? POLLIN | POLLOUT : POLLIN;
         struct pollfd fds[] = {
             {.fd = p->pending_len ? -1 : channel, .events = POLLIN},
@@ -537,7 +538,7 @@ static int relay(struct program *p, int signals)
         struct signalfd_siginfo si;
         int n = poll(fds, 5, ended ? 0 : -1);
 
-        /* A descendant may keep the pipes open for ever: the program's end counts, not theirs. */
+        /* A descendant may keep the pipes open for ever: only the program's end counts. */
         if (ended && (n == 0 || (p->out < 0 && p->err < 0)))
             return status;
         if ((fds[1].revents & ~POLLOUT) && !pass_output(p->out, VGPU_FRAME_STDOUT))

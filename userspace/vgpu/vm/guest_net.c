@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses are those of QEMU's user network, which is the same in every guest; no DHCP client is needed. */
+/* The addresses of QEMU's user network are the same in every guest, so no DHCP client is needed. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static struct sockaddr address(const char *text)
     return out;
 }
 
-/* Appears some milliseconds after its module. */
+/* Waits for the network card, which appears some milliseconds after its module. */
 static bool wait_for(int s, struct ifreq *ifr)
 {
     for (int ms = 0; ms < CARD_WAIT_MS; ms += 5) {
@@ -57,7 +57,7 @@ static bool set_up(int s)
     return ioctl(s, SIOCADDRT, &route) == 0;
 }
 
-/* The host's file names its own resolver, and may be a link into its /run. */
+/* The host's file names its own resolver, and may be a link into the host's /run. */
 static bool write_resolv_conf(const char *root)
 {
     static const char text[] = "nameserver 10.0.2.3\n";

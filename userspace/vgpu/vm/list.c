@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu vm list, vgpu vm stop: the machines of this user that `vgpu vm` has started. Each has a file "vm" in its
- * private folder, which its process keeps locked: one without a lock was left by a process that was killed.
+ * vgpu vm list, vgpu vm stop: this user's machines started by `vgpu vm`. Each has a file "vm" in
+ * its private folder, locked by its process: a file without a lock was left by a killed process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,14 +19,14 @@
 #include "base/vgpu_cli.h"
 
 #define MACHINES_MAX 1000
-#define STOP_MS 15000 /* it ends QEMU, backend and workers first */
+#define STOP_MS 15000 /* the process ends QEMU, backend and workers first */
 
-/* What is shown of a machine, in the order of the table; each is a line of its file. */
+/* Properties listed for a machine, in the order of the table; each is a line of its file. */
 enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
 
 struct machine {
     pid_t pid;
-    uid_t owner; /* of its file */
+    uid_t owner; /* owner of its file */
     char *folder;
     char *field[FIELDS];
 };
@@ -36,8 +36,8 @@ static const char *name_of(const struct vgpu_cli_vm *vm)
     return vm->name ? vm->name : vgpu_cli_format("%d", (int)getpid());
 }
 
-/* Arguments and names may hold anything, and root sees what others have written: one line, nothing for the terminal to
- * obey. */
+/* Arguments and names may contain anything, and root reads other users' files: makes them a single
+ * line without terminal control characters. */
 static void make_harmless(char *text)
 {
     for (; *text; text++) {
@@ -56,8 +56,8 @@ static void put(FILE *f, const char *text)
 }
 
 /*
- * A process of the user whose file names it, as a pidfd; -1: none. Anybody can write a file that names any process, and
- * root would end it.
+ * Returns a pidfd of the process, which must belong to the owner of the file that names it; -1:
+ * none. Any user can write a file with any process id, and root would end that process.
  */
 static int open_process(pid_t pid, uid_t owner)
 {
@@ -74,8 +74,9 @@ static int open_process(pid_t pid, uid_t owner)
 }
 
 /*
- * The file of a machine, which must be of the user who has its folder; -1: it is none. A link in place of the folder would
- * have another user's file, or that of another machine, name the process of the link's name.
+ * Opens the file of a machine, which must belong to the owner of the folder; -1: invalid. A link in
+ * place of the folder could make another user's file, or that of another machine, apply to the
+ * process in the link's name.
  */
 static int open_file(const char *folder)
 {
@@ -92,7 +93,7 @@ static int open_file(const char *folder)
     return fd;
 }
 
-/* The lock is gone: its process is, or ends. */
+/* A free lock means that the process has ended or is ending. */
 static bool is_over(const char *folder)
 {
     int fd = open_file(folder);
@@ -141,7 +142,7 @@ static int by_pid(const void *a, const void *b)
     return ((const struct machine *)a)->pid - ((const struct machine *)b)->pid;
 }
 
-/* All that run, by process id. */
+/* Finds all running machines, in the order of process ids. */
 static size_t find_machines(struct machine *list)
 {
     const char *base = vgpu_cli_temp_base();
@@ -182,7 +183,9 @@ void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm)
             vgpu_cli_die("--name %s: a machine of that name runs, process %d", vm->name, (int)list[i].pid);
     }
     free(list);
-    /* Locked before it has its name, and as long as this process is there: the descriptor is not closed. */
+    /*
+     * Locked before it gets its name and while this process lives: the descriptor is never closed.
+     */
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     f = fd >= 0 && flock(fd, LOCK_EX) == 0 ? fdopen(fd, "we") : NULL;
     if (!f)

@@ -165,7 +165,7 @@ static void add_port(struct vgpu_cli_vm *vm, const char *text)
     free(copy);
 }
 
-/* Names are printed in a table and compared with process ids. */
+/* Names appear in a table and must differ from process ids. */
 static void set_name(struct vgpu_cli_vm *vm, const char *name)
 {
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");

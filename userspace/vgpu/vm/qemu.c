@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* QEMU's command line, and what is known about KVM on this machine. */
+/* QEMU's command line, and the cached result of trying KVM on this machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static char *share_option(const char *tag, const char *path, bool readonly)
                            readonly ? ",readonly=on" : "");
 }
 
-/* security_model=none: files in shared folders are the user's, as a program on the host would leave them;
- * set-id bits and device nodes are forbidden to QEMU's process (confine.c). */
+/* security_model=none: files in shared folders belong to the user, as if written by a program on
+ * the host; QEMU's process may not create set-id bits and device nodes (confine.c). */
 static void add_share(struct vgpu_cli_list *a, const char *tag, const char *path, bool readonly)
 {
     vgpu_cli_add(a, "-fsdev");
@@ -62,7 +62,7 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
     vgpu_cli_add(a, "%ld", vm->cpus);
     vgpu_cli_add(a, "-m");
     vgpu_cli_add(a, "%ldM", vm->memory_mb);
-    /* The backend works in guest memory: it must be shared with it. */
+    /* The backend accesses guest memory, so it must be shared. */
     vgpu_cli_add(a, "-object");
     vgpu_cli_add(a, "memory-backend-memfd,id=mem,size=%ldM,share=on", vm->memory_mb);
     vgpu_cli_add(a, "-kernel");
@@ -70,12 +70,14 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
     vgpu_cli_add(a, "-initrd");
     vgpu_cli_add(a, "%s", vgpu_cli_path(VGPU_PART_INITRD));
     vgpu_cli_add(a, "-append");
-    /* Each line on the emulated serial port costs time: without a reader only errors go there. */
-    /* An emulated processor on a busy host may miss the ticks that the kernel waits for when it tests the timer's
-     * interrupt; the kernel panics then. On KVM it skips that test by itself. */
+    /*
+     * Each line on the emulated serial port costs time: without a reader only errors go there. An
+     * emulated CPU on a busy host may miss the ticks that the kernel awaits in its test of the
+     * timer interrupt, and the kernel then panics; on KVM the kernel skips that test by itself.
+     */
     vgpu_cli_add(a, "console=ttyS0 panic=-1 random.trust_cpu=on %s%s", kvm ? "" : "no_timer_check ",
                  talkative ? "loglevel=7" : "quiet loglevel=4");
-    /* Appended: with --verbose it is /dev/stderr, which may be a file that has our own messages. */
+    /* Appended: with --verbose it is /dev/stderr, possibly a file with vgpu's own messages. */
     vgpu_cli_add(a, "-chardev");
     vgpu_cli_add(a, "file,id=console,path=%s,append=%s", escape(vm->console), vm->qemu_log ? "off" : "on");
     vgpu_cli_add(a, "-serial");
@@ -87,8 +89,8 @@ bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm)
     return vm->net || vm->ports.count;
 }
 
-/* QEMU's user network needs no right on the host. Ports are those of this machine alone, not of its network; without
- * --net they are all that goes between the guest and the world. */
+/* QEMU's user network needs no privilege on the host. Ports belong to this machine alone, not to
+ * its network; without --net, forwarded ports are the guest's only connection. */
 static void net_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm)
 {
     char *user = vgpu_cli_format("user,id=net,restrict=%s", vm->net ? "off" : "on");
@@ -108,7 +110,7 @@ static void net_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm)
     vgpu_cli_add(a, "virtio-net-pci,netdev=net,romfile=");
 }
 
-/* The format is never guessed from what is in the file: the guest writes that. */
+/* The format is never probed from the file's content, which the guest writes. */
 static void disk_option(struct vgpu_cli_list *a, size_t i, const char *file)
 {
     size_t length = strlen(file);
@@ -187,8 +189,9 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 }
 
 /*
- * The verdict holds until the machine is booted again or QEMU changes. File: one line,
- * "BOOT_ID QEMU_MTIME yes|arch-capabilities=off|no", in $XDG_CACHE_HOME/vgpu (default ~/.cache/vgpu).
+ * Returns the file with the verdict about KVM, which holds until the host reboots or QEMU changes.
+ * File: a line "BOOT_ID QEMU_MTIME yes|arch-capabilities=off|no", in $XDG_CACHE_HOME/vgpu (default
+ * ~/.cache/vgpu).
  */
 static char *verdict_file(bool make)
 {
@@ -253,7 +256,7 @@ enum vgpu_cli_accel vgpu_cli_accel_known(void)
 void vgpu_cli_accel_remember(enum vgpu_cli_accel accel)
 {
     char *path = verdict_file(true), *key = verdict_key();
-    /* A link there may be another user's, where root keeps that user's HOME. */
+    /* A link may be another user's, if root runs with that user's HOME. */
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 

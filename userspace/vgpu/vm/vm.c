@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu vm: boots a guest for one program (or a shell) and gives back what the program gives. */
+/* vgpu vm: boots a guest for a program (or a shell) and returns the program's output and status. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include "base/cli_config.h"
 #include "base/vgpu_cli.h"
 
-/* How long the guest's init may take to say hello. A stock kernel boots in about 1 s under KVM and in
- * 3 to 4 s on an emulated CPU; the longest times are for busy machines. */
+/* Time limits for HELLO of the guest's init. A stock kernel boots in about 1 s under KVM and in 3
+ * to 4 s on an emulated CPU; the longest limits are for busy machines. */
 #define HELLO_KVM_PROBE_MS 6000
 #define HELLO_KVM_MS 30000
 #define HELLO_TCG_MS 180000
@@ -42,7 +42,7 @@ boot_failed(struct vgpu_cli_vm *vm, enum vgpu_cli_hello how, const char *accel)
     exit(VGPU_CLI_FAILED);
 }
 
-/* One attempt to boot. The backend serves one QEMU: each attempt has its own. */
+/* Boots once. A backend serves a single QEMU, so each attempt has its own. */
 static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel, int timeout_ms)
 {
     enum vgpu_cli_hello how;
@@ -79,8 +79,9 @@ static void unboot(struct vgpu_cli_vm *vm)
 
 #define NO_ARCH_CPU "-cpu host,arch-capabilities=off"
 
-/* Some hosts' KVM refuses what a guest reads with that feature, and QEMU ends: it is the second try. `known`: what has
- * worked before, or AUTO. True: a guest is up. */
+/* Some hosts' KVM rejects accesses of a guest with arch-capabilities, and QEMU ends; the second
+ * attempt disables that feature. `known`: the accelerator that worked before, or AUTO. True: a
+ * guest is running. */
 static bool boot_kvm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel known)
 {
     enum vgpu_cli_accel accel = known == VGPU_ACCEL_KVM_NO_ARCH ? known : VGPU_ACCEL_KVM;
@@ -105,8 +106,8 @@ static bool boot_kvm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel known)
     return false;
 }
 
-/* KVM where it works: /dev/kvm may be there and not work, or crawl, so it is tried once per boot of
- * the host with a time limit. Otherwise the CPU is emulated, and we say so. */
+/* Uses KVM where it works: /dev/kvm may exist and be broken or slow, so it is tried with a time
+ * limit, once per boot of the host. Otherwise the CPU is emulated, with a message. */
 static void boot_auto(struct vgpu_cli_vm *vm)
 {
     enum vgpu_cli_accel known = vgpu_cli_accel_known();
@@ -126,12 +127,12 @@ static void boot_auto(struct vgpu_cli_vm *vm)
     how = boot(vm, VGPU_ACCEL_TCG, HELLO_TCG_MS);
     if (how != VGPU_HELLO_OK)
         boot_failed(vm, how, "emulated CPU");
-    /* Only now is it known that KVM was the fault. */
+    /* Only a successful boot without KVM proves that KVM was at fault. */
     if (tried)
         vgpu_cli_accel_remember(VGPU_ACCEL_TCG);
 }
 
-/* --accel kvm or tcg. */
+/* Boots with --accel kvm or tcg. */
 static void boot_given(struct vgpu_cli_vm *vm)
 {
     bool kvm = vm->accel == VGPU_ACCEL_KVM;
@@ -148,7 +149,7 @@ static void boot_given(struct vgpu_cli_vm *vm)
         boot_failed(vm, how, kvm ? "KVM" : "emulated CPU");
 }
 
-/* The program finds this vgpu by its name, unless it finds another one first. */
+/* Appends this vgpu's folder to PATH, unless PATH already leads to a vgpu. */
 static void add_to_path(struct vgpu_cli_list *env)
 {
     const char *path = vgpu_cli_getenv(env, "PATH"), *own = vgpu_cli_binary_dir();
@@ -176,7 +177,7 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
                                                 VGPU_PART_DRIVER};
     static char cwd[PATH_MAX];
 
-    /* What is missing is said before anything is started. */
+    /* Missing parts are reported before anything is started. */
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         if (needed[i] != VGPU_PART_DRIVER || strcmp(vm->gpu, "none") != 0)
             vgpu_cli_path(needed[i]);
@@ -186,7 +187,7 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
     vm->cwd = cwd;
     if (strcmp(cwd, "/") != 0)
         vgpu_cli_vm_share(vm, cwd);
-    /* Parents before what lies in them: later mounts cover earlier ones. */
+    /* Parents before the directories in them: later mounts cover earlier ones. */
     qsort(vm->shares.items, vm->shares.count, sizeof(char *), by_name);
     if (strcmp(vm->gpu, "none") != 0) {
         vgpu_cli_guest_env(&vm->env, trace);
@@ -195,7 +196,7 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
     add_to_path(&vm->env);
     vgpu_cli_vm_register(vm);
     vm->signals = vgpu_cli_signals();
-    /* By its descriptor: the folder may be one that a guest writes to. */
+    /* By descriptor: the folder may be writable for a guest. */
     if (vm->keep_log || !vgpu_cli_verbose) {
         char *path = vgpu_cli_format("%s/console.log", vgpu_cli_temp_dir());
 
