@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu smi --host: the backends of this host, their workers, and whose processes in the guests those serve. */
+/*
+ * vgpu smi --host: the backends of this host, their workers, and the guest processes that these
+ * serve.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 #include "smi/status.h"
 #include "trace/events.h"
 
-#define SAMPLE_MS 200 /* of one look; a loop has its own period */
+#define SAMPLE_MS 200 /* duration of a utilisation sample; a loop uses its own period */
 /* The table fits into the 80 columns of a terminal. */
 #define RULE "+------------------------------------------------------------------------------+"
 #define WHERE_MAX 23
@@ -44,7 +47,7 @@ static const char *memory(char *text, size_t room, const struct smi_backend *b)
     return text;
 }
 
-/* The end of a text that is too long says more of a path than its beginning. */
+/* Returns the end of a text that is too long, which identifies a path better than its beginning. */
 static const char *tail(char *out, size_t width, const char *text)
 {
     size_t n = strlen(text);
@@ -58,7 +61,7 @@ static const char *tail(char *out, size_t width, const char *text)
     return out;
 }
 
-/* Eight characters: "99999999", then "100M". */
+/* Formats a count in at most eight characters: "99999999", then "100M". */
 static const char *count(char *text, size_t room, unsigned long long n)
 {
     if (n < 100000000)
@@ -72,7 +75,7 @@ static void print_backend(const struct smi_backend *b)
 {
     char where[WHERE_MAX + 1], mem[48], util[16], limit[24], clients[48];
 
-    /* The socket stands for a machine without a name. */
+    /* For a machine without a name, its socket is shown. */
     tail(where, WHERE_MAX, b->named ? b->name : b->where);
     snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
     printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", where, b->pid, percent(util, sizeof(util), b->percent),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu smi: what NVML says about each GPU, as texts. */
+/* vgpu smi: NVML's values for each GPU, as text. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static void *nvml;
 
-/* One type for all of its functions: they are called with what each takes. */
+/* A common type for all of NVML's functions, which are called with their own arguments. */
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 typedef nvmlReturn_t (*nvml_fn)();
 
@@ -53,8 +53,8 @@ int smi_open(void)
     return 0;
 }
 
-/* A process names itself as it likes, and what NVML says of a GPU is a worker's word: one line, and nothing that a terminal
- * obeys. */
+/* Process names are chosen by the process, and NVML's values for a GPU come from a worker: makes
+ * them a single line without terminal control characters. */
 static void make_harmless(char *text)
 {
     for (char *c = text; *c; c++) {
@@ -180,7 +180,7 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
         put(g, SMI_PCI_DOMAIN, "0x%04X", pci.domain);
         put(g, SMI_PCI_BUS, "0x%02X", pci.bus);
         put(g, SMI_PCI_DEVICE, "0x%02X", pci.device);
-        if (pci.ids) /* 0: the software GPU has none */
+        if (pci.ids) /* 0: the software GPU has no PCI ids */
             put(g, SMI_PCI_ID, "0x%08X", pci.ids);
         if (pci.subsystem)
             put(g, SMI_PCI_SUB_ID, "0x%08X", pci.subsystem);
@@ -237,7 +237,7 @@ static void take_time(struct smi *s)
     snprintf(s->when + n, sizeof(s->when) - n, ".%03d", (int)(now.tv_nsec / 1000000));
 }
 
-/* A list of numbers, UUIDs and places on the bus, separated by commas. */
+/* True if the comma-separated list of numbers, UUIDs and PCI addresses contains the GPU. */
 static bool is_listed(const char *list, unsigned index, nvmlDevice_t d)
 {
     char *text = vgpu_cli_format("%s", list), *save = NULL;

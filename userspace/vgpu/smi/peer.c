@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which status sockets are believed. Anybody may make an abstract socket of a backend's name, and the process behind a
- * socket may be one that a guest has taken over. What is believed is the kernel's word on who listens: its user, and its
- * process. Of a unit of systemd it must be the user to whom systemd has given the folder; whatever name the process
- * gives its machine, it is the folder's.
+ * Validation of status sockets. Any user may make an abstract socket with a backend's name, and the
+ * process behind a socket may have been taken over by a guest. Only the kernel's information about
+ * the listener is trusted: its user and its process. For a systemd unit it must be the user to whom
+ * systemd has given the folder; the machine has the folder's name, whatever name the process
+ * reports.
  */
 #include "smi/peer.h"
 
@@ -58,7 +59,7 @@ bool smi_peer_others(const struct ucred *who)
     return geteuid() && who->uid != geteuid() && who->uid;
 }
 
-/* A socket's file that this user has. */
+/* True if the socket's file belongs to this user. */
 static bool has_file(const char *path, uid_t uid)
 {
     struct stat st;
@@ -66,7 +67,7 @@ static bool has_file(const char *path, uid_t uid)
     return *path == '/' && !lstat(path, &st) && S_ISSOCK(st.st_mode) && st.st_uid == uid;
 }
 
-/* vm1 of /run/vgpu/vm1.sock. */
+/* Derives the name from the socket: vm1 of /run/vgpu/vm1.sock. */
 static void name_by_socket(struct smi_backend *b)
 {
     const char *slash = strrchr(b->where, '/'), *from = slash ? slash + 1 : b->where;
@@ -93,7 +94,7 @@ void smi_peer_name(const char *source, const struct ucred *who, struct smi_backe
     if (who->uid && who->uid != geteuid()) {
         if (strcmp(b->where, "-") && !has_file(b->where, who->uid))
             snprintf(b->where, sizeof(b->where), "uid-%u", (unsigned)who->uid);
-        b->name[0] = '\0'; /* it is another user's word: a socket of that user's stands for it */
+        b->name[0] = '\0'; /* another user's claim: use that user's socket */
     }
     b->named = b->name[0] && strcmp(b->name, "-");
     if (!b->named)

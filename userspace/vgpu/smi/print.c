@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu smi: the table, -L and -q, in the form that people know. */
+/* vgpu smi: the table, -L and -q, in nvidia-smi's form. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ void smi_print_table(const struct smi *s)
     printf("%s\n", line);
 }
 
-/* -q: title (value SMI_VALUES), or a name with its value and unit. */
+/* Rows of -q: a title (value SMI_VALUES), or a name with its value and unit. */
 static const struct row {
     int indent;
     const char *name;
@@ -158,7 +158,7 @@ static const struct row {
     {2, "Memory", SMI_MAX_MEM, " MHz"},
 };
 
-/* -d: words of nvidia-smi for the rows of indent 1, and what is below them. */
+/* Words of -d, as in nvidia-smi, for rows of indent 1 and the rows below them. */
 static const struct display {
     const char *word, *name;
 } displays[] = {
@@ -169,7 +169,7 @@ static const struct display {
 };
 #define DISPLAYS (sizeof(displays) / sizeof(displays[0]))
 
-/* True if word is in a comma-separated list. */
+/* True if the word is in a comma-separated list. */
 static bool is_word(const char *list, const char *word)
 {
     size_t n = strlen(word);

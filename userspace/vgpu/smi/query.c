@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu smi --query-gpu=... and --query-compute-apps=...: names, units and CSV form of nvidia-smi. Names with
- * SMI_VALUES are known to it and not served here: scripts that ask for them get [N/A], not an error.
+ * vgpu smi --query-gpu=... and --query-compute-apps=...: names, units and CSV form of nvidia-smi.
+ * Names with SMI_VALUES are known to nvidia-smi and not supported here: scripts get [N/A], not an
+ * error.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,7 +196,7 @@ static bool parse_format(const char *format, bool *header, bool *units)
     return ok && csv;
 }
 
-/* One line; p: the process of --query-compute-apps, or NULL. */
+/* Prints a line; p: the process for --query-compute-apps, or NULL. */
 static void print_line(const struct smi_gpu *g, const struct smi_process *p, const struct field *const *list,
                        size_t n, bool units)
 {
@@ -263,7 +264,7 @@ int smi_query(const struct smi *s, const char *fields, const char *format, bool 
     }
     for (size_t i = 0; first && header && i < n; i++)
         printf("%s%s%s%s%s", i ? ", " : "", list[i]->name, list[i]->unit ? " [" : "",
-               list[i]->unit ? list[i]->unit : "", list[i]->unit ? "]" : ""); /* with nounits, too */
+               list[i]->unit ? list[i]->unit : "", list[i]->unit ? "]" : ""); /* nounits too */
     if (first && header)
         printf("\n");
     for (unsigned g = 0; g < s->count; g++) {

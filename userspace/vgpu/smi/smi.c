@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu smi: what people look at nvidia-smi for, through our libnvidia-ml.so.1. Inside of a guest, or
- * with VGPU_SOCKET, it looks at the GPU that is there; else it starts a backend as `vgpu run` does.
+ * vgpu smi: the common functions of nvidia-smi, through our libnvidia-ml.so.1. In a guest, or with
+ * VGPU_SOCKET, it shows the GPU there; otherwise it starts a backend as `vgpu run` does.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ static void help(void)
 
 /* ---- the command ---- */
 
-/* No GPU of ours is at hand: the same command again, under `vgpu run`. */
+/* Without our GPU at hand, runs the same command under `vgpu run`. */
 static int again_under_run(const char *gpu, int argc, char **argv)
 {
     static char self[PATH_MAX];
@@ -116,7 +116,7 @@ struct choice {
     long loop_ms; /* 0: once */
 };
 
-/* An exit status. */
+/* Shows the values once. Returns an exit status. */
 static int show(const struct choice *o, bool first)
 {
     struct smi s;
@@ -139,7 +139,10 @@ static int show(const struct choice *o, bool first)
     return r;
 }
 
-/* Milliseconds, up to a day; -1: not a number of SECONDS (unit 1000) or milliseconds (1) above 0. */
+/*
+ * Parses a period and returns it in ms, at most a day; unit: 1000 for seconds, 1 for milliseconds;
+ * -1: not a number above 0.
+ */
 static long period(const char *text, long unit)
 {
     char *end;
@@ -148,7 +151,7 @@ static long period(const char *text, long unit)
     return end == text || *end || n < 1 || n > 86400000 / unit ? -1 : n * unit;
 }
 
-/* 0: go on; else the exit status, plus 1. */
+/* Returns 0 to continue; else the exit status + 1. */
 static int take_option(struct choice *o, int option)
 {
     switch (option) {
@@ -206,7 +209,7 @@ static int take_option(struct choice *o, int option)
     }
 }
 
-/* Options without an effect beside the others are a mistake. */
+/* Rejects options that have no effect in combination. */
 static void check_together(const struct choice *o)
 {
     const char *alone = o->list      ? "--list-gpus"

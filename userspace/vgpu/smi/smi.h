@@ -59,16 +59,16 @@ enum smi_value {
     SMI_VALUES,
     SMI_APP_PID,
     SMI_APP_NAME,
-    SMI_APP_MEMORY /* of a process */
+    SMI_APP_MEMORY /* memory of a process */
 };
 
 struct smi_process {
     unsigned pid;
-    long memory_mib; /* -1: unknown */
+    long memory_mib; /* MiB; -1: unknown */
     char name[128];
 };
 
-/* An empty text means that the GPU gives no value: N/A. */
+/* Values of a GPU as text; empty: no value, shown as N/A. */
 struct smi_gpu {
     char value[SMI_VALUES][96];
     struct smi_process processes[64];
@@ -82,29 +82,29 @@ struct smi {
     struct smi_gpu *gpus;
 };
 
-/* Opens NVML: 0, or the exit status after a message. */
+/* Opens NVML. Returns 0, or the exit status after a message. */
 int smi_open(void);
 enum smi_host_form { SMI_HOST_TABLE, SMI_HOST_ALL, SMI_HOST_JSON };
-/* Prints the backends of this host with their workers and guest processes, again each loop_ms, or
- * once (0). An exit status. */
+/* Prints this host's backends with their workers and guest processes, every loop_ms, or once (0).
+ * Returns an exit status. */
 int smi_host(enum smi_host_form form, long loop_ms);
-/* Queries all values; only: a list of GPUs (number, UUID, place on the bus), or NULL for all. 0, or
- * the exit status. smi_free() frees its allocations. */
+/* Reads all values; only: a list of GPUs (number, UUID, PCI address), or NULL for all. Returns 0 or
+ * the exit status. smi_free() frees the allocations. */
 int smi_gather(struct smi *s, const char *only);
 void smi_free(struct smi *s);
 void smi_close(void);
 
 void smi_print_table(const struct smi *s);
 void smi_print_list(const struct smi *s); /* -L */
-/* -q; only: the words of -d, or NULL for all. */
+/* Prints -q; only: the words of -d, or NULL for all. */
 void smi_print_everything(const struct smi *s, const char *only);
-bool smi_displays_ok(const char *list); /* True if all words of -d are known. */
+bool smi_displays_ok(const char *list); /* true if all words of -d are known */
 
-/* --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the
+/* Prints --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the
  * header. Returns an exit status. */
-bool smi_format_ok(const char *format); /* True if all words of --format are known. */
+bool smi_format_ok(const char *format); /* true if all words of --format are known */
 int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first);
-/* Prints the names that --query-gpu or --query-compute-apps takes. */
+/* Prints the names supported by --query-gpu or --query-compute-apps. */
 void smi_query_help(bool apps);
 
 #endif

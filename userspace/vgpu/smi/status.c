@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the status of the backends. Names in it are a guest's words: the backend has made them harmless for a terminal. */
+/*
+ * Reads the status of the backends. Names in it come from guests: the backend has removed terminal
+ * control characters.
+ */
 #include "smi/status.h"
 
 #include <errno.h>
@@ -19,16 +22,16 @@
 #include "smi/peer.h"
 
 #define NAME \
-    "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/clients/status.c) */
-#define PATHS SMI_PEER_UNITS "/*/status" /* --status, as packaging/systemd has it */
+    "vgpu-backend.status." /* + process id, an abstract name (host/backend/broker/clients/status.c) */
+#define PATHS SMI_PEER_UNITS "/*/status" /* option --status in packaging/systemd */
 #define TEXT_MAX (256u << 10)
-#define WAIT_MS 1000  /* for backends that are asked at the same time */
-#define WAITS_MS 2000 /* for all of them: sockets that nobody serves keep no reader for long */
+#define WAIT_MS 1000  /* time limit of a batch */
+#define WAITS_MS 2000 /* time limit of all batches: unserved sockets must not delay the reader */
 #define WAIT_LEAST_MS 50
-#define WAIT_MUTE_MS 100 /* for those that did not answer at the last look, when they alone are left */
-#define AGAIN_MS 10      /* until a socket whose queue is full is tried again */
-#define PAIRS_MAX 64     /* of a line: more than there are names */
-#define BATCH 256        /* sockets that are asked at the same time */
+#define WAIT_MUTE_MS 100 /* limit if only backends mute at the last reading are left */
+#define AGAIN_MS 10      /* delay until the next attempt on a socket with a full queue */
+#define PAIRS_MAX 64     /* maximum per line: more than there are names */
+#define BATCH 256        /* number of sockets queried concurrently */
 
 static long now_ms(void)
 {
@@ -38,7 +41,10 @@ static long now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How long to wait for one more, or for one more batch: of many each gets little. */
+/*
+ * Returns the time limit of the next batch, ms: half of the remaining time, within [WAIT_LEAST_MS,
+ * WAIT_MS].
+ */
 static long wait_ms(long end)
 {
     long ms = (end - now_ms()) / 2;
@@ -58,17 +64,17 @@ static void refuse(struct smi_status *s, const char *name, const char *why)
         *c = (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
 }
 
-/* A socket that is asked. Abstract, or a path. */
+/* A query to a socket, abstract or with a path. */
 struct question {
     char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
-    int fd; /* -1: that is over */
+    int fd; /* -1: finished */
     bool connected;
-    bool mute;   /* it did not answer at the last look */
-    uid_t owner; /* of a path: its folder's */
+    bool mute;   /* no answer at the last reading */
+    uid_t owner; /* for a path: owner of its folder */
     struct ucred who;
 };
 
-/* Who listens there is not to be asked, or does not tell. */
+/* Ends a query whose listener is rejected (`wrong`: the reason) or silent (NULL). */
 static void over(struct smi_status *s, struct question *q, const char *wrong)
 {
     if (wrong)
@@ -79,7 +85,7 @@ static void over(struct smi_status *s, struct question *q, const char *wrong)
     q->fd = -1;
 }
 
-/* False: it has no room for a connection; later it may have. */
+/* Connects. False: the socket's queue is full at present. */
 static bool question_connect(struct smi_status *s, struct question *q)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -101,7 +107,7 @@ static bool question_connect(struct smi_status *s, struct question *q)
     return true;
 }
 
-/* False: nothing is to be asked. */
+/* Prepares a query. False: nothing to query. */
 static bool question_begin(struct smi_status *s, struct question *q, const char *name)
 {
     const char *wrong = NULL;
@@ -119,7 +125,7 @@ static bool question_begin(struct smi_status *s, struct question *q, const char 
     return q->fd >= 0;
 }
 
-/* One backend's text; false: it does not tell this user, or is gone. */
+/* Reads a backend's text. False: the backend is gone, or refuses this user. */
 static bool question_end(struct smi_status *s, struct question *q, char *text, size_t room)
 {
     ssize_t got = vgpu_cli_recv_foreign(q->fd, text, room - 1, MSG_DONTWAIT);
@@ -131,7 +137,9 @@ static bool question_end(struct smi_status *s, struct question *q, char *text, s
     vgpu_cli_close_foreign(&q->fd, 1);
     q->fd = -1;
     text[got] = '\0';
-    /* Anybody may have made a socket of such a name: words for a terminal and for labels, no more. */
+    /*
+     * Any user may have made a socket of that name: only printable text, for terminals and labels.
+     */
     for (ssize_t i = 0; i < got; i++) {
         if (((unsigned char)text[i] < 0x20 && text[i] != '\n') || (unsigned char)text[i] >= 0x7f)
             text[i] = '?';
@@ -139,7 +147,7 @@ static bool question_end(struct smi_status *s, struct question *q, char *text, s
     return true;
 }
 
-/* "NAME VALUE NAME VALUE ...": those that are known. */
+/* Known names in "NAME VALUE NAME VALUE ...", and the place of their values. */
 struct known {
     const char *name;
     size_t offset;
@@ -181,7 +189,7 @@ static void take(const char *words, const struct known *known, void *to)
     char name[40];
     int n = 0;
 
-    /* sscanf(3) walks to the end of the line each time. */
+    /* Bounded, since sscanf(3) scans to the end of the line each time. */
     for (unsigned i = 0; i < PAIRS_MAX && sscanf(words, " %39s %llu%n", name, &value, &n) == 2;
          i++, words += n) {
         for (const struct known *k = known; k->name; k++) {
@@ -238,7 +246,7 @@ static void take_line(struct smi_backend *b, const char *line)
     }
 }
 
-/* False: it does not say that it is a backend. */
+/* Parses a backend's text. False: not a backend's. */
 static bool parse(struct smi_backend *b, char *text)
 {
     char *save = NULL;
@@ -253,7 +261,10 @@ static bool parse(struct smi_backend *b, char *text)
     return b->pid != 0;
 }
 
-/* As NVML has it for the software GPU: processor time, as a share of one processor, at most 100. */
+/*
+ * Processor time as a share of a single processor, percent, at most 100, as NVML reports it for the
+ * software GPU.
+ */
 static int percent(unsigned long long cpu_before, unsigned long long cpu, unsigned long long ms)
 {
     unsigned long long n;
@@ -291,7 +302,7 @@ static bool has(const struct smi_status *s, long pid)
     return false;
 }
 
-/* Unless it is there: a backend may be found in two ways. */
+/* Adds a backend unless it is listed already: a backend may be found by two sockets. */
 static void add(struct smi_status *s, const struct question *q, char *text, const struct smi_status *before)
 {
     struct smi_backend b;
@@ -315,7 +326,7 @@ static void add(struct smi_status *s, const struct question *q, char *text, cons
 
 /* ---- backends that do not answer ---- */
 
-/* The process of an abstract socket's name; 0: another name. */
+/* Returns the process id in an abstract socket's name; 0: another name. */
 static long named_pid(const char *name)
 {
     char *end;
@@ -324,7 +335,10 @@ static long named_pid(const char *name)
     return pid > 0 && *end == '\0' ? pid : 0;
 }
 
-/* A socket of this name may be anybody's: the process must be what it says, and of a user whose backends are shown. */
+/*
+ * Any user may own a socket of this name: the process must match the name, and belong to a user
+ * whose backends are shown.
+ */
 static bool is_believed(const struct question *q)
 {
     char folder[32];
@@ -342,7 +356,7 @@ static bool is_that(const struct question *q, const char *unit, long pid, const 
     return *q->name == '/' ? strcmp(unit, name) == 0 : pid == named_pid(q->name);
 }
 
-/* What the last look knew of it. */
+/* Copies what is known of a backend from the last reading. */
 static void mute_known(struct smi_mute *m, const struct question *q, const struct smi_status *before)
 {
     for (size_t i = 0; before && i < before->count; i++) {
@@ -392,7 +406,7 @@ static void add_mute(struct smi_status *s, const struct question *q, const struc
         s->silent++;
         return;
     }
-    /* A backend may be found in two ways. */
+    /* A backend may be found by two sockets. */
     for (unsigned i = 0; i < s->nmutes; i++) {
         if (m.pid && s->mutes[i].pid == m.pid)
             return;
@@ -402,7 +416,7 @@ static void add_mute(struct smi_status *s, const struct question *q, const struc
     s->mutes[s->nmutes++] = m;
 }
 
-/* Those that are asked at the same time: one that does not answer keeps the others' answers from nobody. */
+/* Sockets queried concurrently, so that a mute backend does not delay the answers of the rest. */
 struct batch {
     struct question list[BATCH];
     unsigned n;
@@ -411,7 +425,7 @@ struct batch {
     long end;
 };
 
-/* Takes what has come within `ms`. False: nothing more will. */
+/* Processes the answers that arrive within `ms`. False: no further ones are due. */
 static bool batch_step(struct smi_status *s, struct batch *b, long ms)
 {
     struct pollfd p[BATCH];
@@ -436,7 +450,7 @@ static bool batch_step(struct smi_status *s, struct batch *b, long ms)
     return true;
 }
 
-/* Only such are left as have not answered at the last look either. */
+/* True if all pending sockets were mute at the last reading too. */
 static bool batch_is_mute(const struct batch *b)
 {
     for (unsigned i = 0; i < b->n; i++) {
@@ -484,7 +498,10 @@ void smi_status_read(struct smi_status *s, const struct smi_status *before)
 
     *s = (struct smi_status){.count = 0};
     *b = (struct batch){.text = vgpu_cli_alloc(TEXT_MAX), .before = before, .end = now_ms() + WAITS_MS};
-    /* Those of systemd's units have a network namespace of their own. They come first: no user can add to them. */
+    /*
+     * Units of systemd have a network namespace of their own. They come first: no user can add to
+     * them.
+     */
     if (!glob(PATHS, GLOB_NOSORT, NULL, &found)) {
         for (size_t i = 0; i < found.gl_pathc; i++)
             batch_add(s, b, found.gl_pathv[i]);
@@ -495,7 +512,7 @@ void smi_status_read(struct smi_status *s, const struct smi_status *before)
     while (sockets && fgets(line, sizeof(line), sockets)) {
         char *name = strstr(line, "@" NAME);
 
-        /* The one that listens: connections have the same name. */
+        /* Only listening sockets: their connections have the same name. */
         if (!name || !strstr(line, " 00010000 "))
             continue;
         name[strcspn(name, "\n")] = '\0';
