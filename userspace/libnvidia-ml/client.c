@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connections of this library, one for each backend, and what the generated encoders ask for. A child
- * of fork() keeps the number of its users and gets connections of its own with its first call, as with NVIDIA's.
+ * Connections of this library, one for each backend, and the functions required by the generated
+ * encoders. A child of fork() keeps the library's user count and connects anew at its first call,
+ * as with NVIDIA's library.
  */
 #define _GNU_SOURCE
 #include "library.h"
@@ -19,9 +20,9 @@
 #include "../../lib/link/link.h"
 
 struct nvml_client nvml;
-__thread int vcu_per_thread; /* of the generated code; no stream is used here */
+__thread int vcu_per_thread; /* required by generated code; no stream is used here */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static __thread struct nvml_link *at; /* where the thread's calls go: nvml_at() */
+static __thread struct nvml_link *at; /* target of the thread's calls: nvml_at() */
 
 /* ---- records and replies on our ring ---- */
 
@@ -40,7 +41,7 @@ static struct lnk_call *call_of(struct vgp_submit *s)
     return &p->call;
 }
 
-/* NVML shows all devices, whatever CUDA_VISIBLE_DEVICES says: its ordinals are the host's. */
+/* NVML ignores CUDA_VISIBLE_DEVICES and shows all devices: its ordinals are the host's. */
 int32_t vgp_device_sent(int32_t device)
 {
     return device;
@@ -119,7 +120,7 @@ nvmlReturn_t nvml_result(int cuda_result)
     case CUDA_ERROR_UNKNOWN:
         return NVML_ERROR_UNKNOWN;
     default:
-        return NVML_ERROR_GPU_IS_LOST; /* the worker is gone */
+        return NVML_ERROR_GPU_IS_LOST; /* the worker has ended */
     }
 }
 
@@ -164,7 +165,10 @@ static CUresult learn_device(struct nvml_link *link, unsigned ordinal, const cha
     return res;
 }
 
-/* Which branch of NVIDIA's driver brought this version of CUDA; for clients that compare. */
+/*
+ * Returns the branch of NVIDIA's driver that introduced this version of CUDA, for clients that
+ * compare branches.
+ */
 static unsigned branch_of(int cuda)
 {
     static const struct {
@@ -180,7 +184,7 @@ static unsigned branch_of(int cuda)
     return 470;
 }
 
-/* The versions of the first backend are the library's. */
+/* Reads the backend's versions; the library reports those of the first backend. */
 static CUresult learn_versions(struct nvml_link *link)
 {
     int32_t cuda = 0;
@@ -193,7 +197,10 @@ static CUresult learn_versions(struct nvml_link *link)
     memcpy(nvml.driver_version, driver, sizeof(driver));
     memcpy(nvml.nvml_version, library, sizeof(library));
     nvml.cuda_version = cuda;
-    /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
+    /*
+     * Without an NVIDIA driver: the branch of our CUDA version, with a minor version that NVIDIA
+     * never used.
+     */
     if (nvml.driver_version[0] == '\0')
         snprintf(nvml.driver_version, sizeof(nvml.driver_version), "%u.0",
                  branch_of(lnk_driver_version(cuda)));
@@ -241,7 +248,7 @@ static void disconnect(void)
     nvml.device_count = 0;
 }
 
-/* Takes the next element of nvml.links; what fails leaves nothing. */
+/* Connects a backend as the next element of nvml.links; on failure nothing is left. */
 static nvmlReturn_t connect_to(const struct lnk_place *place)
 {
     struct nvml_link *link = &nvml.links[nvml.link_count];
@@ -270,8 +277,8 @@ static nvmlReturn_t connect_to(const struct lnk_place *place)
     return r;
 }
 
-/* To every place; under the write lock. One that does not answer has no devices, and is named on the trace; the
-   first error is the result where none answers. */
+/* Connects to all places; called under the write lock. A backend that does not answer has no
+ * devices and is named in the trace; if none answers, the first error is returned. */
 static nvmlReturn_t connect_workers(void)
 {
     struct lnk_place places[LNK_PLACES_MAX];
@@ -340,7 +347,7 @@ nvmlReturn_t nvml_enter(void)
     nvmlReturn_t r = NVML_SUCCESS;
 
     pthread_rwlock_rdlock(&lock);
-    while (nvml.users != 0 && !nvml.connected && r == NVML_SUCCESS) { /* a child of fork() */
+    while (nvml.users != 0 && !nvml.connected && r == NVML_SUCCESS) { /* in a child of fork() */
         pthread_rwlock_unlock(&lock);
         pthread_rwlock_wrlock(&lock);
         if (nvml.users != 0 && !nvml.connected)
@@ -362,10 +369,10 @@ void nvml_leave(void)
 
 static void in_child(void)
 {
-    pthread_rwlock_init(&lock, NULL); /* another thread of the parent may hold it */
+    pthread_rwlock_init(&lock, NULL); /* may be held by another thread of the parent */
     for (unsigned i = 0; i < nvml.link_count; i++)
         nvml.links[i].transport.ops->forked(&nvml.links[i].transport);
-    nvml.link_count = 0; /* the memory stays: another thread of the parent may have been allocating */
+    nvml.link_count = 0; /* memory is kept: a thread of the parent may hold the allocator's lock */
     nvml.connected = false;
     nvml.device_count = 0;
 }

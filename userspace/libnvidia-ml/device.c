@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles of devices and what identifies them. */
+/* Handles and identity of devices. */
 #include "library.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argum
     return nvml_error_name((nvmlReturn_t)status) != NULL ? (nvmlReturn_t)status : NVML_ERROR_UNKNOWN;
 }
 
-/* ---- finding a device ---- */
+/* ---- look-up of devices ---- */
 
 static nvmlReturn_t get_count(unsigned *count)
 {
@@ -84,7 +84,7 @@ NVML_CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device),
     return by_index(index, device);
 }
 
-/* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx: the bytes that cuDeviceGetUuid gives. */
+/* Formats GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx from the bytes returned by cuDeviceGetUuid. */
 static void uuid_text(const struct nvml_device *d, char text[48])
 {
     const unsigned char *u = d->uuid;
@@ -136,7 +136,7 @@ static struct place place_of(const struct nvml_device *d)
                           (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]};
 }
 
-/* [domain:]bus:device[.function], hexadecimal. */
+/* Parses [domain:]bus:device[.function], hexadecimal. */
 static nvmlReturn_t by_pci(const char *text, nvmlDevice_t *device)
 {
     struct place want = {0, 0, 0};
@@ -169,7 +169,7 @@ NVML_CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *devic
     return by_pci(id, device);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 NVML_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned length), (device, name, length),
           "length=%u name=%s", length, r == NVML_SUCCESS ? name : "?")
@@ -204,7 +204,7 @@ NVML_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned *index), (device, i
     return NVML_SUCCESS;
 }
 
-/* The place on the bus is the one that CUDA reports, of the host's device. */
+/* The PCI address is the host device's, as reported by CUDA. */
 static nvmlReturn_t fill_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     struct nvml_device *d = nvml_device(device);
@@ -234,7 +234,7 @@ NVML_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (devi
     nvmlPciInfo_t all;
     nvmlReturn_t r = fill_pci(device, pci == NULL ? NULL : &all);
 
-    if (r == NVML_SUCCESS) /* version 1 ends before the long bus id, and before the subsystem */
+    if (r == NVML_SUCCESS) /* version 1 ends before the subsystem and the long bus id */
         memcpy(pci, &all, offsetof(nvmlPciInfo_t, subsystem));
     return r;
 }
@@ -301,7 +301,10 @@ NVML_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), 
     return NVML_SUCCESS;
 }
 
-/* "Returns zero if MIG is not supported": nvidia-smi of 580 and later takes a refusal for its own exit status. */
+/*
+ * "Returns zero if MIG is not supported": nvidia-smi of 580 and later uses an error of this call as
+ * its own exit status.
+ */
 NVML_CALL(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *count), (device, count), "count=%u",
           r == NVML_SUCCESS ? *count : 0)
 {
@@ -311,7 +314,7 @@ NVML_CALL(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *count)
     return NVML_SUCCESS;
 }
 
-/* ---- peers: what CUDA says ------------------------------------------------------------------- */
+/* ---- peers, from CUDA's answers ---- */
 
 static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_device *b, unsigned index,
                                unsigned *status)

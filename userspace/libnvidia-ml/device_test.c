@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* device.c: devices by index, UUID and bus address, among GPUs that differ in one number each;
+/* device.c: devices by index, UUID and PCI address, among GPUs that differ in a single number each;
  * events.c: the duration of waits for events. */
 #include <ctype.h>
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static const struct {
 
 struct nvml_client nvml;
 static struct nvml_link links[2];
-static int asked[2]; /* the devices of the last question about peers */
+static int asked[2]; /* devices of the latest query for peers */
 int lnk_trace_on;
 
 uint64_t lnk_trace_now(void)
@@ -97,7 +97,7 @@ static CUresult peers(int *yes, CUdevice a, CUdevice b)
 {
     asked[0] = a;
     asked[1] = b;
-    *yes = a < b; /* one way only */
+    *yes = a < b; /* in a single direction */
     return CUDA_SUCCESS;
 }
 
@@ -129,8 +129,8 @@ static int set_up(void **state)
         d->link = &links[i == DEVICES - 1];
         d->ordinal = 10 + (unsigned)i;
         d->has_uuid = true;
-        d->uuid[0] = 0xab;              /* letters, whose case does not matter */
-        d->uuid[15] = (unsigned char)i; /* the last byte alone differs */
+        d->uuid[0] = 0xab;              /* letters, whose case is ignored */
+        d->uuid[15] = (unsigned char)i; /* only the last byte differs */
         d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] = places[i].domain;
         d->attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] = places[i].bus;
         d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID] = places[i].slot;
@@ -138,7 +138,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* The device that a text names, or -1. */
+/* Returns the index of the device that a text identifies, or -1. */
 static int named(const char *id)
 {
     nvmlDevice_t d = NULL;
@@ -219,7 +219,7 @@ static void every_other_name(void **state)
     nvml.devices[1].has_uuid = true;
 }
 
-/* With fewer devices, each look-up ends at the last one: what is behind it has no name. */
+/* Look-ups are limited to the current number of devices: later entries are not found. */
 static void every_number_of_devices(void **state)
 {
     char id[64], uuid[96], serial[32];
@@ -252,7 +252,7 @@ static void every_number_of_devices(void **state)
     nvml.device_count = DEVICES;
 }
 
-/* CUDA says it of two devices of one backend; nobody says it of the others. */
+/* CUDA answers for devices of the same backend; for other pairs there is no answer. */
 static void every_pair_of_peers(void **state)
 {
     unsigned status;

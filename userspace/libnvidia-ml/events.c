@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Event sets. No event of the host's GPU reaches a guest: a device supports no type of event, so that none can be
- * registered, and waiting for a set ends when its time has passed.
+ * Event sets. Events of the host's GPU do not reach guests: a device supports no event type, so
+ * none can be registered, and waiting for a set ends at its timeout.
  */
 #define _GNU_SOURCE
 #include "library.h"
@@ -16,7 +16,10 @@ typedef struct nvml_event_set {
     atomic_bool used;
 } * nvmlEventSet_t;
 
-/* A handle is an address in this array, as with devices: one that is none is refused, never followed. */
+/*
+ * A handle is an address in this array, as for devices: any other value is refused and never
+ * dereferenced.
+ */
 static struct nvml_event_set sets[SETS_MAX];
 
 static struct nvml_event_set *find(nvmlEventSet_t handle)
@@ -71,7 +74,7 @@ NVML_CALL(nvmlDeviceRegisterEvents, (nvmlDevice_t device, unsigned long long typ
     return types == 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
-/* The connection is not held meanwhile: nvmlShutdown() of another thread does not wait for it. */
+/* Does not hold the connection, so that nvmlShutdown() of another thread need not wait. */
 static nvmlReturn_t wait_for(nvmlEventSet_t set, const void *data, unsigned timeout_ms)
 {
     struct timespec left = {timeout_ms / 1000, timeout_ms % 1000 * 1000000};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nvidia-smi asks for beside the documented API: a table of functions that NVIDIA does not document. It takes the
- * library for one of its own release when that knows the table, and it looks at the table's size and for NULL before
- * each call. Only those entries are here of which NVIDIA has said publicly what they do, in its own stand-in for NVML
- * (github.com/NVIDIA/k8s-test-infra, pkg/gpu/mocknvml): the lists of processes. What nvidia-smi would learn from the others it shows as
- * N/A.
+ * Functions that nvidia-smi uses beyond the documented API: a table that NVIDIA does not document.
+ * nvidia-smi takes the library for its own release if the table is known, and checks the table's
+ * size and for NULL before each call. Only entries whose function NVIDIA has published are served,
+ * from its own stand-in for NVML (github.com/NVIDIA/k8s-test-infra, pkg/gpu/mocknvml): the lists of
+ * processes. nvidia-smi shows the values of the remaining entries as N/A.
  */
 #include "library.h"
 
@@ -15,10 +15,10 @@
 #define ENTRY_MPS_PROCESSES 215
 #define ENTRIES (ENTRY_MPS_PROCESSES + 1)
 
-/* One process as the table's list has it: the documented one, and its name. */
+/* A process in the table's list: the documented structure and its name. */
 struct process {
     unsigned pid;
-    unsigned long long used; /* bytes */
+    unsigned long long used; /* device memory, bytes */
     unsigned gpu_instance, compute_instance;
     unsigned long long protected_used;
     char name[4096];
@@ -29,7 +29,7 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
                                                      nvmlProcessInfo_v2_t *infos);
 nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *name, unsigned length);
 
-/* *count: in, the room of `list`; out, how many there are in it. */
+/* *count: in: capacity of `list`; out: number of processes. */
 static nvmlReturn_t compute_processes(nvmlDevice_t device, unsigned *count, struct process *list)
 {
     nvmlProcessInfo_v2_t infos[NVML_PROCESSES_MAX];
@@ -47,7 +47,10 @@ static nvmlReturn_t compute_processes(nvmlDevice_t device, unsigned *count, stru
                                    .used = infos[i].used,
                                    .gpu_instance = 0xffffffffu,
                                    .compute_instance = 0xffffffffu};
-        /* That of another user's process may be hidden: nvidia-smi drops a row without a name. */
+        /*
+         * The name of another user's process may be hidden, and nvidia-smi drops rows without a
+         * name.
+         */
         if (nvmlSystemGetProcessName(infos[i].pid, list[i].name, sizeof(list[i].name)) != NVML_SUCCESS ||
             !list[i].name[0])
             strcpy(list[i].name, "[Not Found]");
@@ -56,7 +59,7 @@ static nvmlReturn_t compute_processes(nvmlDevice_t device, unsigned *count, stru
     return NVML_SUCCESS;
 }
 
-/* Neither graphics nor MPS reaches a guest. */
+/* Neither graphics nor MPS is available in a guest. */
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count, struct process *list)
 {
     (void)list;
@@ -68,7 +71,7 @@ static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count, struct pr
 
 typedef nvmlReturn_t (*entry)(nvmlDevice_t, unsigned *, struct process *);
 union slot {
-    uint64_t size; /* of the first: bytes of the table */
+    uint64_t size; /* first entry: size of the table, bytes */
     entry function;
 };
 static const union slot smi_table[ENTRIES] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of NVML's ABI that this library serves: numbers and layouts as NVIDIA's NVML API
- * reference documents them, declared anew. Programs are built against NVIDIA's own nvml.h.
+ * The part of NVML's ABI that this library implements: numbers and layouts as documented in
+ * NVIDIA's NVML API reference, declared anew. Programs are built against NVIDIA's own nvml.h.
  */
 #ifndef NVML_ABI_H
 #define NVML_ABI_H
@@ -40,7 +40,7 @@ typedef enum {
     NVML_ERROR_UNKNOWN = 999,
 } nvmlReturn_t;
 
-/* nvmlDeviceGetP2PStatus: the queries, and the answers used. */
+/* nvmlDeviceGetP2PStatus: the queries, and the answers in use. */
 enum {
     NVML_P2P_CAPS_INDEX_READ = 0,
     NVML_P2P_CAPS_INDEX_WRITE = 1,

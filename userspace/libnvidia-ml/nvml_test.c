@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * NVML as its callers use it: the library is opened, its functions are looked up. Runs under
- * `vgpu run` (run_tests.sh); what NVML says is compared with what CUDA says in the same process.
+ * NVML as used by programs: the library is opened and its functions are looked up. Runs under `vgpu
+ * run` (run_tests.sh); NVML's values are compared with CUDA's in the same process.
  */
 #include <dlfcn.h>
 #include <err.h>
@@ -22,7 +22,7 @@
 
 #include "nvml_abi.h"
 
-/* One type for all functions: the test passes what each takes. */
+/* A common type for all functions, which the test calls with their own arguments. */
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 typedef nvmlReturn_t (*fn)();
 static void *nvml, *cuda;
@@ -85,7 +85,7 @@ static void users_are_counted(void **state)
     ok(N(nvmlShutdown)());
     assert_int_equal(N(nvmlDeviceGetCount)(&n), NVML_ERROR_UNINITIALIZED);
     assert_int_equal(N(nvmlShutdown)(), NVML_ERROR_UNINITIALIZED);
-    ok(N(nvmlInit_v2)()); /* and again: a new connection */
+    ok(N(nvmlInit_v2)()); /* reconnects */
     ok(N(nvmlDeviceGetCount_v2)(&n));
     ok(N(nvmlShutdown)());
 }
@@ -164,7 +164,7 @@ static void texts_must_fit(void **state)
     assert_int_equal(N(nvmlDeviceGetUUID)(d, cut, 10u), NVML_ERROR_INSUFFICIENT_SIZE);
     assert_int_equal(N(nvmlSystemGetDriverVersion)(cut, 1u), NVML_ERROR_INSUFFICIENT_SIZE);
     ok(N(nvmlSystemGetDriverVersion)(cut, 80u));
-    assert_true(atoi(cut) >= 525); /* as clients read it: the number of the branch */
+    assert_true(atoi(cut) >= 525); /* parsed as by clients: the branch number */
     ok(N(nvmlSystemGetNVMLVersion)(cut, 80u));
     ok(N(nvmlSystemGetProcessName)((unsigned)getpid(), cut, (unsigned)sizeof(cut)));
     assert_non_null(strstr(cut, "nvml_test"));
@@ -175,7 +175,7 @@ static void texts_must_fit(void **state)
         assert_true(strlen(error_string(r)) > 4);
 }
 
-/* Before cuInit of this process: what CUDA says is asked last. */
+/* Before cuInit in this process: CUDA is queried last. */
 static void says_what_cuda_says(void **state)
 {
     char name[96], other[96], want[64];
@@ -226,7 +226,7 @@ static void says_what_cuda_says(void **state)
     assert_true(value >= NVML_DEVICE_ARCH_TURING);
 }
 
-/* Older versions of a call answer as the newest one does, each in its own layout. */
+/* All versions of a call agree, each in its own layout. */
 static void all_versions_agree(void **state)
 {
     nvmlPciInfo_t pci[3];
@@ -238,7 +238,7 @@ static void all_versions_agree(void **state)
     memset(pci, 0, sizeof(pci));
     ok(N(nvmlDeviceGetHandleByIndex)(0u, &same));
     assert_ptr_equal(same, d);
-    ok(N(nvmlDeviceGetPciInfo)(d, &pci[0])); /* without the long name of the place */
+    ok(N(nvmlDeviceGetPciInfo)(d, &pci[0])); /* version 1 has no long PCI address */
     ok(N(nvmlDeviceGetPciInfo_v2)(d, &pci[1]));
     ok(N(nvmlDeviceGetPciInfo_v3)(d, &pci[2]));
     assert_string_equal(pci[0].legacy_bus_id, pci[2].legacy_bus_id);
@@ -259,7 +259,7 @@ static void all_versions_agree(void **state)
     assert_int_equal(N(nvmlDeviceGetMaxClockInfo)(d, 4u, &clock), NVML_ERROR_INVALID_ARGUMENT);
 }
 
-/* The software GPU has no sensors, and says so. */
+/* The software GPU has no sensors and returns an error. */
 static void what_nobody_knows(void **state)
 {
     static const char *const sensors[] = {"nvmlDeviceGetPowerUsage", "nvmlDeviceGetFanSpeed",
@@ -336,7 +336,7 @@ static void memory_of_processes(void **state)
     assert_true(after.used <= before.used);
 }
 
-/* A program with a context of its own that makes it and does nothing else with it. */
+/* A program that creates a context of its own and does nothing else with it. */
 static void created_context_is_listed(void **state)
 {
     nvmlProcessInfo_v2_t list[8];
@@ -357,7 +357,7 @@ static void created_context_is_listed(void **state)
     assert_int_equal(status, 0);
 }
 
-/* nvidia-smi makes a set of events when it starts; no event of the host's GPU gets here. */
+/* nvidia-smi makes an event set at its start; events of the host's GPU do not reach guests. */
 static void events(void **state)
 {
     unsigned long long types = 7;
@@ -385,7 +385,7 @@ static void events(void **state)
         ok(N(nvmlEventSetFree)(more[--n]));
 }
 
-/* What nvidia-smi asks for: a table whose lists of processes say what the documented API says. */
+/* The table used by nvidia-smi: its lists of processes agree with the documented API. */
 static void export_table(void **state)
 {
     static const unsigned char id[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
@@ -430,7 +430,7 @@ static void export_table(void **state)
         if (rows[i].pid == (unsigned)getpid())
             assert_non_null(strstr(rows[i].name, "nvml_test"));
     }
-    n = 0; /* no room: nothing is written */
+    n = 0; /* no capacity: nothing is written */
     ok(table[213].function(device(), &n, NULL));
     assert_int_equal(n, 0);
     for (unsigned i = 214; i < 216; i++) {
@@ -453,7 +453,7 @@ static void *fill_memory(void *arg)
     ok(CU(cuDevicePrimaryCtxRetain)(&ctx, 0));
     ok(CU(cuCtxSetCurrent)(ctx));
     ok(CU(cuMemAlloc_v2)(&p, (size_t)64 << 20));
-    /* One at a time: of thousands that pend, the last would end long after the test. */
+    /* Only one pending: the last of thousands would end long after the test. */
     while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE)) {
         ok(CU(cuMemsetD8_v2)(p, 1, (size_t)64 << 20));
         ok(CU(cuCtxSynchronize)());
@@ -480,7 +480,7 @@ static void work_is_utilization(void **state)
     assert_uint_in_range(u.gpu, 1, 100);
 }
 
-/* PyTorch counts the devices with NVML, then forks: neither NVML nor CUDA may mind. */
+/* PyTorch counts devices with NVML, then forks: neither NVML nor CUDA may fail. */
 static void survives_fork(void **state)
 {
     int status = 0;
@@ -499,7 +499,7 @@ static void survives_fork(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     unsigned n = 0;
-    ok(N(nvmlDeviceGetCount_v2)(&n)); /* the parent's connection is untouched */
+    ok(N(nvmlDeviceGetCount_v2)(&n)); /* the parent's connection is unaffected */
     nvmlMemory_t m;
     ok(N(nvmlDeviceGetMemoryInfo)(device(), &m));
     ok(N(nvmlShutdown)());
@@ -553,7 +553,7 @@ static void no_backend(void **state)
     ok(N(nvmlShutdown)());
 }
 
-/* A device reaches itself; NVLink it has none. */
+/* A device is its own peer, without NVLink. */
 static void peers(void **state)
 {
     nvmlDevice_t d = device();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of NVML that are not served. They take no notice of their arguments: on x86-64 a
- * caller may pass what it likes to a function that reads none of it.
+ * Unsupported functions of NVML. They ignore their arguments: on x86-64 a caller may pass any
+ * arguments to a function that reads none.
  */
 #include "library.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that fill an array or a text: with room for nothing, for less than there is by one, for exactly that and for one
- * more, while there are no, one and several processes. What lies behind the room stays as it was.
+ * Calls that fill an array or text: with capacity 0, one less than needed, exactly sufficient and
+ * one more, for no, one and several processes. Memory beyond the capacity stays unchanged.
  */
 #include <dlfcn.h>
 #include <err.h>
@@ -59,7 +59,7 @@ static void untouched(const unsigned char *bytes, size_t from, size_t to, const 
 
 struct list {
     const char *name;
-    size_t size; /* of an element */
+    size_t size; /* size of an element, bytes */
     bool compute;
 };
 static const struct list lists[] = {
@@ -74,7 +74,7 @@ static const struct list lists[] = {
     {"nvmlDeviceGetMPSComputeRunningProcesses_v3", sizeof(nvmlProcessInfo_v2_t), false},
 };
 
-/* One call, with room for so many, where there are n. */
+/* Calls once, with capacity `room` and n processes. */
 static void one_room(const struct list *l, unsigned room, unsigned n, const pid_t *pids)
 {
     unsigned char to[(CHILDREN + 2) * sizeof(nvmlProcessInfo_v2_t)];
@@ -101,7 +101,7 @@ static void one_room(const struct list *l, unsigned room, unsigned n, const pid_
     untouched(to, n * l->size, sizeof(to), l->name);
 }
 
-/* A process that has a context, until the other end of the pipe is closed. */
+/* Starts a process with a context, which lives until the other end of the pipe is closed. */
 static pid_t user(const int hold[2], int said)
 {
     pid_t pid = fork();
@@ -160,7 +160,7 @@ static void lists_have_exact_room(void **state)
     }
 }
 
-/* Texts: the room is in bytes, with the zero. */
+/* Texts: the capacity is in bytes and includes the NUL. */
 struct text {
     const char *name;
     enum { OF_DEVICE, OF_SYSTEM, OF_PROCESS } of;
@@ -200,7 +200,7 @@ static void texts_have_exact_room(void **state)
                 assert_int_equal(r, NVML_SUCCESS);
                 assert_string_equal(to, all);
                 untouched((unsigned char *)to, n, sizeof(to), t->name);
-            } else if (t->of != OF_PROCESS) { /* the name of a process is cut */
+            } else if (t->of != OF_PROCESS) { /* process names are truncated */
                 assert_int_equal(r, NVML_ERROR_INSUFFICIENT_SIZE);
             }
         }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What is made of a worker's words, whatever they are: usage.c and values.c, the rest of the library is the test's. */
+/*
+ * Evaluation of arbitrary values from a worker: usage.c and values.c, with the rest of the library
+ * replaced by the test.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +18,7 @@
 #include "vgp_guest.h"
 #include "../../protocol/vgp_ring.h"
 
-#define ASKED_MAX 10u /* an honest caller asks twice */
+#define ASKED_MAX 10u /* limit on queries; a correct caller makes two */
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *u);
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *m);
@@ -28,7 +31,7 @@ static struct nvml_device the_device;
 static unsigned asked;
 static struct {
     uint64_t cpu_ns, now_ns;
-} says[2]; /* first, and from then on */
+} says[2]; /* first query, later queries */
 static struct {
     uint64_t total, reserved, used;
     uint32_t processes;
@@ -153,12 +156,12 @@ static void test_clock(void **state)
     assert_int_equal(gpu, 50);
     assert_int_equal(asked, 2);
     assert_int_equal(rates(0, 0, s, 0, &gpu), NVML_ERROR_UNKNOWN);
-    assert_int_equal(gpu, 77); /* as it was */
+    assert_int_equal(gpu, 77); /* unchanged */
     assert_int_equal(rates(0, s, s, 0, &gpu), NVML_ERROR_UNKNOWN);
-    assert_int_equal(rates(0, s, s, s, &gpu), NVML_SUCCESS); /* it stands still */
+    assert_int_equal(rates(0, s, s, s, &gpu), NVML_SUCCESS); /* processor time stands still */
     assert_int_equal(gpu, 0);
     assert_int_equal(asked, 2);
-    assert_int_equal(rates(0, 2 * s, s, s, &gpu), NVML_SUCCESS); /* it goes back */
+    assert_int_equal(rates(0, 2 * s, s, s, &gpu), NVML_SUCCESS); /* processor time runs backwards */
     assert_uint_in_range(gpu, 0, 100);
     assert_int_equal(rates(0, 1, UINT64_MAX, UINT64_MAX, &gpu), NVML_SUCCESS);
     assert_uint_in_range(gpu, 0, 100);
@@ -166,7 +169,10 @@ static void test_clock(void **state)
     assert_int_equal(gpu, 0);
 }
 
-/* What is reserved counts as used in the first version, on its own in the second, and is free in neither. */
+/*
+ * Reserved memory counts as used in version 1 of the call and separately in version 2, and as free
+ * in neither.
+ */
 static void test_memory(void **state)
 {
     static const struct {
@@ -199,7 +205,10 @@ static void test_memory(void **state)
     assert_int_equal(nvmlDeviceGetMemoryInfo(d, &(nvmlMemory_t){0}), NVML_ERROR_NOT_SUPPORTED);
 }
 
-/* As many as there is room for, to the last; with less room their number alone. */
+/*
+ * All processes are listed if they fit, including the last; otherwise only their number is
+ * returned.
+ */
 static void test_processes(void **state)
 {
     nvmlDevice_t d = (nvmlDevice_t)&the_device;
@@ -224,7 +233,7 @@ static void test_processes(void **state)
     has.processes = 0;
 }
 
-/* Functions of NVML, and what the host is asked for by each. */
+/* Functions of NVML, and the host query that each makes. */
 #define ONES(X) \
     X(PowerUsage, POWER_USAGE) \
     X(PowerManagementLimit, POWER_LIMIT) \
@@ -307,7 +316,10 @@ static void test_values(void **state)
     answer = NVML_ERROR_NOT_SUPPORTED;
 }
 
-/* Without the host's NVML: the attribute of CUDA for the same value, and the caller's value where CUDA has none either. */
+/*
+ * Without the host's NVML: CUDA's attribute for the same value, or the caller's value unchanged if
+ * CUDA has none.
+ */
 static void test_attributes(void **state)
 {
     static const int clock_of[] = {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_CLOCK_RATE,
@@ -322,7 +334,7 @@ static void test_attributes(void **state)
 
         the_device = (struct nvml_device){.link = &the_link};
         for (int i = 0; known && i < NVML_ATTRIBUTES_MAX; i++)
-            the_device.attributes[i] = 1000 * (i + 1); /* each another one */
+            the_device.attributes[i] = 1000 * (i + 1); /* a distinct value for each */
         for (unsigned kind = 0; kind < 4; kind++) {
             a = 77;
             assert_int_equal(nvmlDeviceGetMaxClockInfo(d, kind, &a), kind < 3 ? r : NVML_ERROR_NOT_SUPPORTED);

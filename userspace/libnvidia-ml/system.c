@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* nvmlInit to nvmlSystem*: what concerns no single device. */
+/* nvmlInit to nvmlSystem*: functions without a device. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "library.h"
 #include "../../lib/link/link.h"
 
-/* Init and shutdown are the only calls that do not need an initialised library. */
+/* Only init and shutdown may be called before the library is initialised. */
 #define NVML_START(name, parameters, flags) \
     NVML_EXPORT nvmlReturn_t name parameters; \
     NVML_EXPORT nvmlReturn_t name parameters \
@@ -24,7 +24,7 @@
     }
 
 NVML_START(nvmlInit_v2, (void), 0)
-/* Before version 2 a missing device was reported by the later calls. */
+/* Before version 2 of nvmlInit a missing device was reported by later calls. */
 NVML_START(nvmlInit, (void), NVML_INIT_FLAG_NO_GPUS)
 NVML_START(nvmlInitWithFlags, (unsigned flags), flags)
 
@@ -61,7 +61,7 @@ NVML_CALL(nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, 
     return nvml_put(version, length, nvml.nvml_version);
 }
 
-/* As libcuda says: the version that this guest's programs meet. */
+/* As libcuda reports: the version seen by this guest's programs. */
 static nvmlReturn_t cuda_version(int *version)
 {
     if (version == NULL)
@@ -82,7 +82,7 @@ NVML_CALL(nvmlSystemGetCudaDriverVersion_v2, (int *version), (version), "version
     return cuda_version(version);
 }
 
-/* The first word of the command line; cut to what fits, as NVIDIA's does. */
+/* Returns the first word of the command line, truncated to the capacity as by NVIDIA's library. */
 NVML_CALL(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length), (pid, name, length),
           "pid=%u name=%s", pid, r == NVML_SUCCESS ? name : "?")
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Names and texts of NVML's results, and the trace lines of this library (VGPU_TRACE, libcuda's). */
+/*
+ * Names and texts of NVML's results, and this library's trace lines (VGPU_TRACE, as for libcuda).
+ */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -73,7 +75,7 @@ static const char *result_name(int code)
     return nvml_error_name((nvmlReturn_t)code);
 }
 
-/* All that is no success; the software GPU leaves much unsupported. */
+/* True for all results but success, although the software GPU does not support many values. */
 static bool is_failure(const char *name, int result)
 {
     (void)name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What changes while programs run and is not the host's secret: memory, utilisation, processes. */
+/* Values that change while programs run and that guests may see: memory, utilisation, processes. */
 #include "library.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 #include "vgp_guest.h"
 
-/* Two samples of the processor time are at least so far apart. */
+/* Minimum distance of two samples of the processor time, ns. */
 #define SAMPLE_NS 100000000u
 
 struct usage {
@@ -89,21 +89,21 @@ NVML_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m),
 
 static pthread_mutex_t sample_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* From the last sample to this one. */
+/* Returns the utilisation between the last sample and this one, percent. */
 static unsigned share_of(const struct nvml_device *d, const struct usage *u)
 {
     uint64_t share;
 
     if (u->cpu_ns < d->cpu_ns)
-        return 0; /* less than before: a worker has ended */
+        return 0; /* processor time has decreased: a worker has ended */
     share = (u->cpu_ns - d->cpu_ns) * 100 / (u->now_ns - d->now_ns);
     return share > 100 ? 100 : (unsigned)share;
 }
 
 /*
- * Without the host's NVML: the processor time of the workers between two samples, as a share of one
- * processor; more than one counts as 100 %. The first call waits for the second sample. The worker's clock is its word:
- * no more than two samples are taken, whatever it says.
+ * Utilisation without the host's NVML: the workers' processor time between two samples, as a share
+ * of a single processor, at most 100 %. The first call waits for the second sample. The clock is
+ * the worker's and is not trusted: at most two samples are taken.
  */
 static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
 {
@@ -119,7 +119,7 @@ static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
             r = NVML_ERROR_UNKNOWN;
         }
         if (r != NVML_SUCCESS || (!first && u.now_ns - d->now_ns < SAMPLE_NS))
-            break; /* too soon: the last value */
+            break; /* too early: keeps the last value */
         d->utilization = first ? 0 : share_of(d, &u);
         d->cpu_ns = u.cpu_ns;
         d->now_ns = u.now_ns;
@@ -146,7 +146,7 @@ NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t
         r = nvml_ask(d, VGP_NVML_UTILIZATION, 0, &gpu, &mem, NULL, 0);
     } else {
         r = sample(d, &percent);
-        gpu = mem = percent; /* the software GPU's threads compute and move memory alike */
+        gpu = mem = percent; /* the software GPU's threads both compute and copy */
     }
     if (r == NVML_SUCCESS) {
         u->gpu = (unsigned)gpu;
@@ -185,7 +185,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool
     return NVML_SUCCESS;
 }
 
-/* Neither graphics nor MPS reaches a guest: their lists are empty. */
+/* Neither graphics nor MPS is available in a guest: their lists are empty. */
 static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
 {
     if (nvml_device(device) == NULL || count == NULL)

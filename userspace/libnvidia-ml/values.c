@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Single values of a device: the host's NVML answers, or, where there is none, the attribute that
- * CUDA reports for the same thing. What neither knows is NVML_ERROR_NOT_SUPPORTED.
+ * Single values of a device: from the host's NVML or, without it, the attribute that CUDA reports
+ * for the same value. NVML_ERROR_NOT_SUPPORTED if neither has the value.
  */
 #include "library.h"
 
@@ -56,7 +56,7 @@ static nvmlReturn_t text(nvmlDevice_t device, unsigned what, char *to, unsigned 
     return r == NVML_SUCCESS ? nvml_put(to, room, value) : r;
 }
 
-/* No NVML on the host: the value is this attribute of CUDA, unless that is 0, too. */
+/* Without the host's NVML the value is this attribute of CUDA, unless it is 0. */
 static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int which, int divisor,
                                    unsigned *value)
 {
@@ -134,7 +134,7 @@ NVML_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t 
     return r;
 }
 
-/* CUDA knows the highest clocks, in kHz. */
+/* CUDA reports maximum clocks, in kHz. */
 NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsigned *value),
           (device, kind, value), "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)
 {
@@ -163,7 +163,7 @@ NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (dev
 {
     nvmlReturn_t r = one(device, VGP_NVML_COMPUTE_MODE, 0, value);
 
-    if (r == NVML_ERROR_NOT_SUPPORTED) { /* CUDA's numbers are the same */
+    if (r == NVML_ERROR_NOT_SUPPORTED) { /* CUDA uses the same numbers */
         *value = (unsigned)attribute(nvml_device(device), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
         r = NVML_SUCCESS;
     }
@@ -188,7 +188,7 @@ NVML_CALL(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *a, unsigned *b),
     return two(device, VGP_NVML_ECC_MODE, a, b);
 }
 
-/* The architecture of the compute capability that the device reports. */
+/* Returns the architecture for the device's compute capability. */
 NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
           r == NVML_SUCCESS ? *value : 0)
 {
