@@ -30,9 +30,9 @@
 #include "vgpu_runs.h"
 
 /*
- * mmap offsets, constants on purpose: a caller that ignores the offsets of CREATE_CLIENT and maps
- * offset 0 is refused. The distance bounds window_size (VGPU_WINDOW_MAX). A 32-bit program's
- * mmap2() names pages with 32 bits, so that both lie below 2^44.
+ * mmap offsets, deliberately constant: a caller that ignores the offsets of CREATE_CLIENT and maps
+ * offset 0 is refused. The distance bounds window_size (VGPU_WINDOW_MAX). mmap2() of a 32-bit
+ * program has 32 bits for the page number, so both offsets are below 2^44.
  */
 #define VGPU_WINDOW_OFFSET BIT_ULL(40)
 #define VGPU_DOORBELL_OFFSET BIT_ULL(43)
@@ -40,12 +40,12 @@
 /* Event buffers on queue 1: at most one WAKE per client is outstanding. */
 #define VGPU_EVENT_BUFFERS 64
 
-/* Events handled in one interrupt; a device that floods the queue continues in a work item. */
+/* Events handled per interrupt; if the device floods the queue, a work item handles the rest. */
 #define VGPU_EVENT_BUDGET 32
 
 /*
- * Runs in one PIN request, on top of the device's own limit: the request is one kmalloc() of at
- * most 16 KiB, which does not fail for lack of contiguous memory.
+ * Runs in one PIN request, in addition to the device's own limit: the request is a single kmalloc()
+ * of at most 16 KiB, which does not fail for lack of contiguous memory.
  */
 #define VGPU_RUNS_PER_REQUEST 1020
 
@@ -53,7 +53,7 @@
  * enum vgpu_dev_state - life of a device
  * @VGPU_DEV_DOWN: reset; no queues. The first ioctl of a new file tries to start it again.
  * @VGPU_DEV_LIVE: queues run
- * @VGPU_DEV_LOST: failed; the reset that ends its access to memory is still to come
+ * @VGPU_DEV_LOST: failed; the reset that ends its access to memory is pending
  * @VGPU_DEV_GONE: reset and removed for good; the object lives until the last file is closed
  */
 enum vgpu_dev_state {
@@ -65,9 +65,9 @@ enum vgpu_dev_state {
 
 /**
  * struct vgpu_dev - one vgpu-cuda device
- * @ref: one for the driver's binding, one per open file
- * @vdev: the virtio device; a reference on its struct device is held until the last file is closed,
- *	but it is only used while @state is not VGPU_DEV_GONE
+ * @ref: a reference for the driver's binding, plus one per open file
+ * @vdev: the virtio device; a reference on its struct device is held until the last file is closed;
+ * 	not accessed once @state is VGPU_DEV_GONE
  * @dma_dev: the device on the bus, referenced: exporters of dma-bufs map memory for it
  * @misc: /dev/vgpu<@index>
  * @index: number of the device file
@@ -81,24 +81,24 @@ enum vgpu_dev_state {
  * @depth: capacity of @ctl in requests
  * @inflight: requests in @ctl
  * @reqs: the requests in @ctl
- * @answers: counts answers: a device that answers is not lost
- * @has_ping: the device serves PING: an unanswered request does not mean a lost device
+ * @answers: counts answers, to tell a live device from a lost one
+ * @has_ping: the device serves PING, so a single unanswered request does not mean that it is lost
  * @pinging: a PING is in @ctl
- * @zombies: clients that have ended but whose slot and pins the device may still use
- * @nzombies: number of them, including those that the reaper has taken off the list
+ * @zombies: ended clients with a slot and pins that the device may still use
+ * @nzombies: number of zombies, including those that the reaper has taken off the list
  * @events: @nevents buffers on @ev
- * @nevents: number of them
+ * @nevents: number of @events
  * @slots: the client slots in use
  * @by_slot: the client of a slot, NULL while it has none or is being closed
  * @wq: woken when @state changes or a place in @ctl becomes free
  * @event_work: handles events beyond VGPU_EVENT_BUDGET
  * @reset_work: checks the device's status; ends a LOST device
- * @reap_work: frees the resources of @zombies whose end the device has confirmed
+ * @reap_work: frees the resources of @zombies after the device has confirmed their end
  * @reap_mutex: one reaper at a time
  * @mutex: start, stop and the list of clients
  * @clients: every open file that has requested a slot
- * @next_start: jiffies before which no attempt to start the device again is made
- * @map_sem: read: a page fault installs device pages; write: wait for those, before zapping
+ * @next_start: earliest time of the next attempt to restart the device, jiffies
+ * @map_sem: read: a page fault installs device pages; write: waits for such faults before zapping
  */
 struct vgpu_dev {
 	struct kref ref;
@@ -144,32 +144,32 @@ struct vgpu_dev {
  * struct vgpu_client - one open file
  * @dev: the device, referenced
  * @mm: the address space that opened the file, referenced with mmgrab(); NULL in unit tests
- * @mapping: the file's, to unmap device pages; NULL when the file is closed; under dev->mutex
- * @notifier: on @mm, to end the client with it
+ * @mapping: of the file, to unmap device pages; NULL after the file is closed; under dev->mutex
+ * @notifier: on @mm, ends the client with its address space
  * @notified: @notifier is registered; under @lock
  * @end_work: ends the client when @mm ends
- * @uid: user that opened the file: slots are counted per user
- * @exempt: exempt from that limit per user
+ * @uid: user that opened the file, for the limit of slots per user
+ * @exempt: not subject to the limit of slots per user
  * @node: in dev->clients
  * @lock: serialises create, pin, unpin and end
  * @ended: vgpu_client_end() has run; under @lock
  * @destroy: the request that ends the worker, in @orphans; under @lock
  * @zombie: in dev->zombies; under dev->lock
- * @closed: no file any more: the reaper frees the client; under dev->lock
+ * @closed: the file is closed, and the reaper frees the client; under dev->lock
  * @znode: in dev->zombies
  * @state: under dev->lock
  * @slot: valid while @attached
- * @attached: the slot is this client's; under dev->lock
- * @served: the worker has served: only then may the window be mapped; under dev->lock
+ * @attached: the client owns @slot; under dev->lock
+ * @served: the worker has served, a condition for mapping the window; under dev->lock
  * @reason: enum vgpu_dead_reason, 0 while alive; under dev->lock
  * @wake_seq: counts wakes; under dev->lock
  * @wq: sleepers of VGPU_IOCTL_WAIT
- * @orphans: requests that were sent and have no waiter any more; under @lock
+ * @orphans: requests that were sent and have lost their waiter; under @lock
  * @regions: struct vgpu_region by id; under @lock
  * @next_region: start of the search for a free id
  * @nregions: number of @regions
- * @kept: regions that unpin_keep keeps until the client ends, although the worker has unmapped
- *	them: a reference each; under @lock
+ * @kept: regions unmapped by the worker that unpin_keep holds until the client ends, with a
+ * 	reference each; under @lock
  * @blanks: pages that stand in for device pages after the device was lost
  */
 struct vgpu_client {
@@ -209,9 +209,11 @@ struct vgpu_client {
 
 /**
  * struct vgpu_req - a request on the control queue
- * @ref: one for the caller, one while it is in the queue: the last put frees the buffers
- * @client: subject of the request: sent only while that client has its slot; NULL for PING
- * @node: in dev->reqs while it is in the queue
+ * @ref: a reference for the caller, plus one while the request is queued; the last put frees the
+ * 	buffers
+ * @client: client that the request is about; sent only while the client owns its slot; NULL for
+ * 	PING
+ * @node: in dev->reqs while queued
  * @orphan: in client->orphans
  * @sent: the request was put into the queue
  * @done: completed when answered or when the device is lost
@@ -240,7 +242,7 @@ struct vgpu_req {
 /**
  * struct vgpu_account - a user with pinned pages, over all processes, files and devices
  * @uid: the user
- * @npages: pages that are charged, not 0 while the account is listed
+ * @npages: pages charged, not 0 while the account is listed
  */
 struct vgpu_account {
 	kuid_t uid;
@@ -248,17 +250,17 @@ struct vgpu_account {
 };
 
 /**
- * struct vgpu_region - memory of a client that its worker maps too: pinned or imported
- * @ref: one for the client while it is in client->regions, one per dma-buf
+ * struct vgpu_region - memory of a client that its worker also maps: pinned or imported
+ * @ref: a reference for the client while the region is in client->regions, plus one per dma-buf
  * @runs: its pages
  * @id: in client->regions
- * @account: of the user to whom it is charged until it is released
+ * @account: of the user to whom the pages are charged until released
  * @charged: pages charged to @account
- * @dirty: the worker may have written: pages are marked dirty when released
- * @stuck: a request for it has no answer: only the end of the client releases it
- * @told: a part of it was sent to the device
+ * @dirty: the worker may have written: pages are marked dirty on release
+ * @stuck: a request for the region has no answer: only the end of the client releases it
+ * @told: part of the region was sent to the device
  * @kept: in client->kept
- * @attach: imported: to the dma-buf whose pages these are, else NULL
+ * @attach: imported: the attachment to the dma-buf that owns the pages, else NULL
  * @sgt: imported: the mapping of @attach
  */
 struct vgpu_region {

@@ -2,11 +2,11 @@
 /*
  * DOC: accounts of pinned pages
  *
- * Pinned pages are out of the kernel's reach: nothing pages them out, and the end of their process
- * is not the end of a dma-buf of them. So the driver counts them for the user who has pinned them,
- * over all of its processes, files and devices, from PIN or IMPORT to the release of the pages, and
- * bounds the sum by the module parameter pin_limit_mib. RLIMIT_MEMLOCK is not asked: it counts per
- * process, and a limit high enough for a GPU is too high for everything else that it bounds.
+ * Pinned pages cannot be reclaimed, and a dma-buf of them outlives the process. The driver
+ * therefore charges them to the user that pinned them, over all processes, files and devices of the
+ * user, from PIN or IMPORT until the pages are released, and bounds the sum by the module parameter
+ * pin_limit_mib. RLIMIT_MEMLOCK does not apply: it is a limit per process, and a value high enough
+ * for a GPU is too high for every other use that it bounds.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -18,13 +18,13 @@
 
 #include "vgpu.h"
 
-/* By uid. An account is listed as long as pages are charged to it. */
+/* Accounts by uid. An account is listed as long as pages are charged to it. */
 static DEFINE_XARRAY(vgpu_accounts);
-/* Protects vgpu_accounts and what they say. Innermost: under it no other lock is taken. */
+/* Protects vgpu_accounts and the accounts in it. Innermost lock. */
 static DEFINE_MUTEX(vgpu_accounts_mutex);
 
 /**
- * vgpu_account_limit - pages that one user may have pinned
+ * vgpu_account_limit - maximum number of pages pinned by a user
  */
 u64 vgpu_account_limit(void)
 {
@@ -34,12 +34,13 @@ u64 vgpu_account_limit(void)
 }
 
 /**
- * vgpu_user_of - the user that a process counts for
+ * vgpu_user_of - user that a process is accounted to
  * @uid: of the process
  * @ns: its user namespace
  *
- * A user who may have ids of others in a namespace of their own (/etc/subuid) is one user all the
- * same: the owner of the outermost namespace that is not root's. Root's, of containers, have users.
+ * A user with subordinate ids (/etc/subuid) in a namespace of its own is a single user: the owner
+ * of the outermost namespace not created by root. In namespaces created by root (containers), each
+ * uid is a user.
  */
 kuid_t vgpu_user_of(kuid_t uid, const struct user_namespace *ns)
 {
@@ -50,7 +51,7 @@ kuid_t vgpu_user_of(kuid_t uid, const struct user_namespace *ns)
 }
 
 /**
- * vgpu_user - the user that the calling process counts for
+ * vgpu_user - user that the calling process is accounted to
  */
 kuid_t vgpu_user(void)
 {
@@ -74,7 +75,7 @@ static struct vgpu_account *vgpu_account_get(kuid_t uid)
 	return NULL;
 }
 
-/* The account ends with its last page. */
+/* Frees the account when no page is charged to it any more. */
 static void vgpu_account_put(struct vgpu_account *account)
 {
 	lockdep_assert_held(&vgpu_accounts_mutex);
@@ -85,7 +86,7 @@ static void vgpu_account_put(struct vgpu_account *account)
 }
 
 /**
- * vgpu_account_charge - counts pages for the calling user
+ * vgpu_account_charge - charges pages to the calling user
  * @dev: for the log
  * @npages: pages, not 0
  *
@@ -122,8 +123,8 @@ struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages)
 }
 
 /**
- * vgpu_account_uncharge - takes vgpu_account_charge() back
- * @account: what it returned; may be gone afterwards
+ * vgpu_account_uncharge - undo vgpu_account_charge()
+ * @account: return value of vgpu_account_charge(); may be freed
  * @npages: the same number
  */
 void vgpu_account_uncharge(struct vgpu_account *account, u64 npages)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_account.c: to whom pinned pages are charged, how many, and until when. */
+/*
+ * KUnit: vgpu_account.c: the user charged for pinned pages, the number of pages, and the end of the
+ * charge.
+ */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/delay.h>
@@ -9,7 +12,7 @@
 
 #include "vgpu_client_env.h"
 
-/* Pages of the limit that the cases set: 1 MiB. */
+/* Limit set by the cases, pages: 1 MiB. */
 #define LIMIT ((u64)SZ_1M >> PAGE_SHIFT)
 #define ALICE 1000
 #define BOB 1001
@@ -40,7 +43,7 @@ static u64 pages_of(u32 uid)
 	return vgpu_account_pages(KUIDT_INIT(uid));
 }
 
-/* The kernel closes files of kernel threads a little later. */
+/* The kernel closes files of kernel threads asynchronously. */
 static bool pages_become(u32 uid, u64 want)
 {
 	int i;
@@ -63,7 +66,7 @@ static void account_exit(struct kunit *test)
 	__free_page(memory);
 }
 
-/* PIN by a user without rights, in a namespace unless that is NULL. */
+/* PIN by an unprivileged user, in a user namespace unless @ns is NULL. */
 static int pin_in(struct user_namespace *ns, u32 uid, struct vgpu_client *client, u64 npages,
 		  u32 *region)
 {
@@ -97,7 +100,7 @@ static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
 	return pin_in(NULL, uid, client, npages, region);
 }
 
-/* As many as the limit says, not one more, and again what UNPIN has given back. */
+/* Pages up to the limit, none beyond it, and as many again as UNPIN has released. */
 static void vgpu_account_at_limit(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -110,7 +113,7 @@ static void vgpu_account_at_limit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 1, &last), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT);
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 1, NULL), -ENOBUFS);
-	/* A refusal reaches neither the pages nor the host. */
+	/* A refused PIN affects neither the pages nor the host. */
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), (int)LIMIT);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, most), 0);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 1ULL);
@@ -120,7 +123,7 @@ static void vgpu_account_at_limit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
-/* All files of a user share one count; another user has its own. */
+/* All files of a user share one account; another user has a separate one. */
 static void vgpu_account_of_user(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -141,7 +144,7 @@ static void vgpu_account_of_user(struct kunit *test)
 }
 
 /*
- * Given back by close(), and, with the file still open in a forked child, by the end of the address
+ * The charge ends with close(), and, if the file is still open in a forked child, with the address
  * space that opened it.
  */
 static void vgpu_account_ends(struct kunit *test)
@@ -170,7 +173,7 @@ static u32 host_refuses(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, 
 	return resp_len;
 }
 
-/* What fails on its way is not charged: no memory, and the host's refusal. */
+/* A PIN that fails is not charged: no memory, or refused by the host. */
 static void vgpu_account_errors(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -186,7 +189,7 @@ static void vgpu_account_errors(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), 0);
 }
 
-/* A lost device: charged until its reset has ended its access to the pages. */
+/* After loss of the device pages stay charged until the reset has ended its access to them. */
 static void vgpu_account_lost(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -201,7 +204,7 @@ static void vgpu_account_lost(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
-/* The dma-buf keeps the charge, and keeps it for the user who pinned. */
+/* The dma-buf keeps the charge, to the user that pinned the pages. */
 static void vgpu_account_dmabuf(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -216,7 +219,7 @@ static void vgpu_account_dmabuf(struct kunit *test)
 	err = vgpu_export(env->client, &call);
 	mutex_unlock(&env->client->lock);
 	KUNIT_ASSERT_EQ(test, err, 0);
-	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT); /* not twice */
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT); /* not charged twice */
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
 	vgpu_client_close(env->client);
 	env->client = NULL;
@@ -227,7 +230,7 @@ static void vgpu_account_dmabuf(struct kunit *test)
 	vgpu_client_close(second);
 }
 
-/* CAP_IPC_LOCK: charged, and not bounded. */
+/* CAP_IPC_LOCK: charged without a limit. */
 static void vgpu_account_exempt(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -246,13 +249,13 @@ static void vgpu_account_limits(struct kunit *test)
 {
 	vgpu_pin_limit_mib = 0;
 	KUNIT_EXPECT_EQ(test, vgpu_account_limit(), (u64)totalram_pages() / 2);
-	vgpu_pin_limit_mib = UINT_MAX; /* no limit, in effect: it must not wrap */
+	vgpu_pin_limit_mib = UINT_MAX; /* effectively unlimited: the limit in pages must not wrap */
 	KUNIT_EXPECT_EQ(test, vgpu_account_limit(), (u64)UINT_MAX << (20 - PAGE_SHIFT));
 }
 
 /* ---- unpin_keep ---- */
 
-/* What is unpinned is no region any more, and stays pinned and charged as long as its client. */
+/* An unpinned region is removed, but its pages stay pinned and charged until the client ends. */
 static void vgpu_account_keep(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -260,7 +263,7 @@ static void vgpu_account_keep(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &freed), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, freed), 0);
-	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL); /* it is an option */
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL); /* unpin_keep is off by default */
 	vgpu_unpin_keep = true;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &kept), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, kept), 0);
@@ -269,9 +272,9 @@ static void vgpu_account_keep(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
-	/* The user pays for it. */
+	/* The pages stay charged to the user. */
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), -ENOBUFS);
-	/* Switched off, it is kept all the same: what was unpinned since is not. */
+	/* After unpin_keep is turned off, kept pages stay; regions unpinned since are released. */
 	vgpu_unpin_keep = false;
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 5, &freed), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, freed), 0);
@@ -282,7 +285,7 @@ static void vgpu_account_keep(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
 }
 
-/* A PIN that the host refuses after it was told of the pages, and one that it never heard of. */
+/* A PIN refused by the host after the pages were sent, and a PIN that was never sent. */
 static void vgpu_account_keep_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -302,7 +305,7 @@ static void vgpu_account_keep_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
-/* A device that does not say that the worker is gone keeps what was unpinned, too. */
+/* If the device does not confirm the end of the worker, unpinned pages are kept, too. */
 static u32 destroy_silent(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			  u32 resp_len)
 {
@@ -330,7 +333,7 @@ static void vgpu_account_keep_zombie(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
-/* Ids of /etc/subuid are those of the user who made the namespace, also in a further one. */
+/* Ids of /etc/subuid count for the user that created the namespace, also in a nested namespace. */
 static void vgpu_account_namespace(struct kunit *test)
 {
 	struct user_namespace *ns = kunit_kcalloc(test, 3, sizeof(*ns), GFP_KERNEL);

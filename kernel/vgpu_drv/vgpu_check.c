@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The checks of vgpu_check.h. They take copies: what they have seen is what is used. */
+/*
+ * The checks of vgpu_check.h. Input is a private copy, so that the checked values are those used.
+ */
 #include <linux/bitmap.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
@@ -83,7 +85,7 @@ int vgpu_check_wait(const struct vgpu_wait *arg)
 	return arg->flags ? -EINVAL : 0;
 }
 
-/* A part of something: whole pages, not none of them, and no overflow of its end. */
+/* True for a part of an object: whole pages, at least one, and an end that does not overflow. */
 static bool vgpu_is_part(u64 offset, u64 length)
 {
 	return length && PAGE_ALIGNED(offset) && PAGE_ALIGNED(length) && length <= U64_MAX - offset;
@@ -116,7 +118,7 @@ int vgpu_check_import(const struct vgpu_import *arg)
 }
 
 /**
- * vgpu_check_mmap - the place and kind of a mapping
+ * vgpu_check_mmap - offset, size and flags of a mapping
  * @offset: bytes into the file
  * @size: bytes
  * @vm_flags: of the new mapping
@@ -140,8 +142,8 @@ int vgpu_check_mmap(u64 offset, u64 size, unsigned long vm_flags, u64 window_siz
 /**
  * vgpu_check_config - the device's configuration space
  * @raw: private copy
- * @cfg: out, when 0 is returned
- * @why: out, when an error is returned: what is wrong, for the log
+ * @cfg: out, if 0 is returned
+ * @why: out, if an error is returned: the reason, for the log
  */
 int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const char **why)
 {
@@ -179,12 +181,12 @@ int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const
 }
 
 /**
- * vgpu_check_guest - can this guest share memory with its host
+ * vgpu_check_guest - check that the guest can share memory with its host
  * @encrypted: the guest's memory is encrypted (SEV, TDX)
- * @why: out, when an error is returned
+ * @why: out, if an error is returned
  *
- * In such a guest the windows would be mapped as private memory and pinned pages be unreadable for
- * the worker: programs would hang or compute with noise.
+ * In an encrypted guest the windows would be mapped as private memory, and the worker could not
+ * read pinned pages: programs would hang or compute with noise.
  */
 int vgpu_check_guest(bool encrypted, const char **why)
 {
@@ -195,10 +197,10 @@ int vgpu_check_guest(bool encrypted, const char **why)
 }
 
 /**
- * vgpu_check_res - do all windows and doorbells lie inside the device's memory
- * @res: where that memory is
- * @cfg: how many there are, checked
- * @why: out, when an error is returned
+ * vgpu_check_res - check that all windows and doorbells lie inside the device's memory
+ * @res: location of the device's memory
+ * @cfg: limits of the device, checked
+ * @why: out, if an error is returned
  */
 int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const char **why)
 {
@@ -213,7 +215,7 @@ int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const
 		*why = "the shared-memory region is smaller than max_clients windows";
 		return -EINVAL;
 	}
-	/* A doorbell that two slots share would let one process ring for another. */
+	/* A doorbell shared by two slots would let one process ring for another. */
 	bitmap_zero(seen, VGPU_VQ_DOORBELL + VGPU_MAX_CLIENTS);
 	for (i = 0; i < VGPU_VQ_DOORBELL + cfg->max_clients; i++) {
 		off = res->notify_off[i];
@@ -232,8 +234,8 @@ int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const
 /**
  * vgpu_check_notify - the PCI capability of the doorbells
  * @cap: private copy
- * @bar_len: bytes of the BAR that it names
- * @why: out, when an error is returned
+ * @bar_len: bytes of the BAR named by @cap
+ * @why: out, if an error is returned
  */
 int vgpu_check_notify(const struct vgpu_notify_cap *cap, u64 bar_len, const char **why)
 {
@@ -256,10 +258,10 @@ int vgpu_check_notify(const struct vgpu_notify_cap *cap, u64 bar_len, const char
  * vgpu_check_resp - the header and the length of an answer
  * @resp: private copy, of at least @want bytes, zero where nothing was written
  * @used: bytes that the device claims to have written
- * @want: bytes of a good answer of this type
+ * @want: bytes of a successful answer of this type
  * @status: out: enum vgpu_status
  *
- * An answer with an error may be cut after its header.
+ * An answer with an error may end after its header.
  *
  * Return: 0, or -EPROTO when the device does not follow the ABI.
  */
@@ -278,7 +280,7 @@ int vgpu_check_resp(const void *resp, u32 used, u32 want, u32 *status)
 }
 
 /**
- * vgpu_check_pin_resp - the rest of a good answer to PIN
+ * vgpu_check_pin_resp - the rest of a successful answer to PIN
  * @resp: private copy
  * @more: further runs of the region follow
  */
@@ -296,9 +298,9 @@ int vgpu_check_pin_resp(const struct vgpu_resp_pin *resp, bool more)
  * @event: private copy
  * @used: bytes that the device claims to have written
  * @max_clients: slots
- * @reason: out, for VGPU_EV_CLIENT_DEAD: a reason that user space knows. One that this driver does
- *	not know, or that only the driver may use, is reported as VGPU_DEAD_EXITED: the worker is
- *	gone in any case and its client must not wait for it.
+ * @reason: out, for VGPU_EV_CLIENT_DEAD: a reason of the ioctl ABI. A reason that is unknown to
+ * 	this driver, or reserved for it, is reported as VGPU_DEAD_EXITED: the worker is gone in any
+ * 	case and its client must not wait for it.
  *
  * Return: 0, -EPROTO when malformed, -EOPNOTSUPP for an unknown type.
  */
@@ -317,7 +319,7 @@ int vgpu_check_event(const struct vgpu_event *event, u32 used, u32 max_clients, 
 }
 
 /**
- * vgpu_status_errno - what user space gets for a status of the device
+ * vgpu_status_errno - errno for user space of a status of the device
  * @type: enum vgpu_cmd_type
  * @status: enum vgpu_status, checked
  */
@@ -328,7 +330,7 @@ int vgpu_status_errno(u32 type, u32 status)
 	if (status == VGPU_S_UNSUPPORTED)
 		return -EOPNOTSUPP;
 	if (type == VGPU_CMD_CLIENT_CREATE)
-		return -EAGAIN; /* whatever it was: no worker now, maybe later */
+		return -EAGAIN; /* any other cause: no worker now, maybe later */
 	switch (status) {
 	case VGPU_S_NO_CLIENT:
 	case VGPU_S_WORKER:
@@ -339,16 +341,16 @@ int vgpu_status_errno(u32 type, u32 status)
 	case VGPU_S_QUOTA:
 		return -EDQUOT;
 	default:
-		return -EIO; /* INVALID, BUSY: the two sides disagree about what exists */
+		return -EIO; /* INVALID, BUSY: driver and device disagree on existing objects */
 	}
 }
 
 /**
  * vgpu_client_next - the state machine of an open file
  * @state: enum vgpu_client_state
- * @input: what happens
+ * @input: the event
  *
- * Return: the next state (may be the same one), or the errno when it must not happen now.
+ * Return: the next state (may be @state), or a negative errno if @input is not allowed in @state.
  */
 int vgpu_client_next(enum vgpu_client_state state, enum vgpu_client_input input)
 {
@@ -356,7 +358,7 @@ int vgpu_client_next(enum vgpu_client_state state, enum vgpu_client_input input)
 	case VGPU_INPUT_CREATE:
 		return state == VGPU_CLIENT_NEW ? VGPU_CLIENT_STARTING : -EBUSY;
 	case VGPU_INPUT_STARTED:
-		/* It may have died between being served and this being noticed. */
+		/* The worker may have died between serving and this event. */
 		if (state == VGPU_CLIENT_DEAD)
 			return VGPU_CLIENT_DEAD;
 		return state == VGPU_CLIENT_STARTING ? VGPU_CLIENT_ACTIVE : -EPROTO;
@@ -373,11 +375,11 @@ int vgpu_client_next(enum vgpu_client_state state, enum vgpu_client_input input)
 }
 
 /**
- * vgpu_deadline - a deadline of the caller's time namespace in the host's (kernel's) time
+ * vgpu_deadline - convert a deadline from the caller's time namespace to the kernel's time
  * @deadline_ns: absolute, negative: none
- * @offset_ns: what the namespace adds to CLOCK_MONOTONIC, may be negative
+ * @offset_ns: offset that the namespace adds to CLOCK_MONOTONIC, may be negative
  *
- * Return: absolute CLOCK_MONOTONIC, never negative unless there is none.
+ * Return: absolute CLOCK_MONOTONIC, ns; negative only if there is no deadline.
  */
 s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns)
 {
@@ -391,7 +393,7 @@ s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns)
 }
 
 /**
- * vgpu_user_cap - clients that one user may have
+ * vgpu_user_cap - maximum number of clients of a user
  * @wanted: module parameter clients_per_user, 0: three quarters of the slots, rounded up
  * @slots: of the device
  */
@@ -401,9 +403,9 @@ u32 vgpu_user_cap(u32 wanted, u32 slots)
 }
 
 /**
- * vgpu_wake_ready - must a sleeper of VGPU_IOCTL_WAIT return
+ * vgpu_wake_ready - check whether a sleeper of VGPU_IOCTL_WAIT must return
  * @seq: the client's counter
- * @seen: what the caller knows; any difference counts, so that the counter may wrap
+ * @seen: value known to the caller; any difference counts, so the counter may wrap
  * @reason: not 0: dead
  */
 bool vgpu_wake_ready(u64 seq, u64 seen, u32 reason)

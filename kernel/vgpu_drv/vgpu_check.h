@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every check of external input, from user space or from the device. Pure functions on private
+ * Checks of all external input, from user space or from the device. Pure functions on private
  * copies, so that each rejection has a unit test (vgpu_check_*_test.c).
  */
 #ifndef VGPU_CHECK_H
@@ -52,7 +52,7 @@ struct vgpu_res {
 };
 
 /**
- * struct vgpu_notify_cap - the notification capability of virtio over PCI, as read
+ * struct vgpu_notify_cap - the notification capability of virtio over PCI, as read, not checked
  * @bar: 0..5
  * @cap_len: bytes of the capability
  * @offset: in the BAR
@@ -84,8 +84,8 @@ enum vgpu_client_state {
 /**
  * enum vgpu_client_input - events of an open file
  * @VGPU_INPUT_CREATE: CLIENT_CREATE is about to be sent
- * @VGPU_INPUT_STARTED: it was answered with success
- * @VGPU_INPUT_REFUSED: it was answered with an error
+ * @VGPU_INPUT_STARTED: CLIENT_CREATE was answered with success
+ * @VGPU_INPUT_REFUSED: CLIENT_CREATE was answered with an error
  * @VGPU_INPUT_DIED: the worker is gone
  * @VGPU_INPUT_LOST: the device is gone
  */
@@ -97,7 +97,7 @@ enum vgpu_client_input {
 	VGPU_INPUT_LOST,
 };
 
-/* Input from user space. 0 or the errno to return. */
+/* Input from user space. Return: 0 or the errno for the caller. */
 int vgpu_check_query(const struct vgpu_query *arg);
 int vgpu_check_create(const struct vgpu_create_client *arg);
 int vgpu_check_pin(const struct vgpu_pin *arg);
@@ -123,7 +123,10 @@ bool vgpu_wake_ready(u64 seq, u64 seen, u32 reason);
 s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns);
 u32 vgpu_user_cap(u32 wanted, u32 slots);
 
-/* Offset of the doorbell of a slot in the notification structure; both arguments are checked. */
+/*
+ * Returns the offset of a slot's doorbell in the notification structure, bytes. Both arguments are
+ * checked.
+ */
 static inline u64 vgpu_doorbell_off(const struct vgpu_res *res, u32 slot)
 {
 	return (u64)res->notify_off[VGPU_VQ_DOORBELL + slot] * res->notify_mult;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_check.c, what comes from the device: one case per rejected field. */
+/* KUnit: vgpu_check.c, input from the device: a case per rejected field. */
 #include <kunit/test.h>
 #include <linux/limits.h>
 #include <linux/mm.h>
@@ -25,7 +25,7 @@ static int config_err(struct vgpu_config raw)
 	const char *why = NULL;
 	int err = vgpu_check_config(&raw, &cfg, &why);
 
-	return err && !why ? -EDOM : err; /* a refusal has a reason */
+	return err && !why ? -EDOM : err; /* a rejection sets a reason */
 }
 
 static void vgpu_check_config_good(struct kunit *test)
@@ -141,7 +141,7 @@ static int res_err(u64 windows, u64 windows_len, u64 notify_len, u32 clients)
 	return err && !why ? -EDOM : err;
 }
 
-/* All windows fit: exactly, and with a page too little. */
+/* The windows fit exactly; rejected if the region is a page too small. */
 static void vgpu_check_res_windows(struct kunit *test)
 {
 	u64 all = 16 * VGPU_WINDOW_MIN, bells = 18 * PAGE_SIZE;
@@ -153,7 +153,7 @@ static void vgpu_check_res_windows(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, res_err(-(u64)PAGE_SIZE, all, bells, 16), -EINVAL);
 }
 
-/* The last doorbell's two bytes fit: exactly, and with a byte too little. */
+/* The last doorbell's two bytes fit exactly; rejected if the region is a byte too small. */
 static void vgpu_check_res_doorbells(struct kunit *test)
 {
 	u64 all = 16 * VGPU_WINDOW_MIN, last = 17 * PAGE_SIZE;
@@ -195,7 +195,7 @@ static void vgpu_check_notify_fields(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, cap_err(cap), -EINVAL);
 }
 
-/* Without page-per-vq=on QEMU's multiplier is 4. */
+/* Without page-per-vq=on, QEMU's multiplier is 4. */
 static void vgpu_check_notify_multiplier(struct kunit *test)
 {
 	struct vgpu_notify_cap cap = good_cap;
@@ -309,7 +309,7 @@ static void vgpu_check_event_length(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, event_err(VGPU_EV_WAKE, 0, 0, 0, bad[i], &r), -EPROTO);
 }
 
-/* A death is a death; a reason that user space would not know is reported as the plainest one. */
+/* The client dies for any reason; a reason unknown to user space is reported as EXITED. */
 static void vgpu_check_event_reason(struct kunit *test)
 {
 	static const u32 in[] = { 1, 2, 3, 0, VGPU_DEAD_LOST, 5, U32_MAX };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_check.c, the pure rules: errno of an answer, states of a client, wakes, ranges. */
+/* KUnit: vgpu_check.c, pure functions: errno of an answer, states of a client, wakes, ranges. */
 #include <kunit/test.h>
 #include <linux/limits.h>
 
 #include "vgpu.h"
 
-/* Every status of every request has the errno that the ioctl ABI promises. */
+/* Every status of every request maps to the errno documented in the ioctl ABI. */
 static void vgpu_check_status_errno(struct kunit *test)
 {
 	static const int pin[] = { 0, -EIO, -ENODEV, -EIO, -ENOMEM, -EDQUOT, -ENODEV, -EOPNOTSUPP,
@@ -22,7 +22,7 @@ static void vgpu_check_status_errno(struct kunit *test)
 	}
 }
 
-/* The whole table of the client's states. */
+/* All transitions of the client's states. */
 static void vgpu_check_client_states(struct kunit *test)
 {
 	static const int next[4][5] = {
@@ -45,7 +45,7 @@ static void vgpu_check_client_states(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_client_next(VGPU_CLIENT_NEW, 5), -EINVAL);
 }
 
-/* Any difference wakes, also across the wrap; nothing else does, but death. */
+/* Any difference wakes, also across the wrap; otherwise only death does. */
 static void vgpu_check_wake_arithmetic(struct kunit *test)
 {
 	KUNIT_EXPECT_FALSE(test, vgpu_wake_ready(5, 5, 0));
@@ -59,7 +59,7 @@ static void vgpu_check_wake_arithmetic(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, vgpu_wake_ready(5, 5, VGPU_DEAD_LOST));
 }
 
-/* The range helper at its limits. */
+/* vgpu_range_ok() at its limits. */
 static void vgpu_check_range(struct kunit *test)
 {
 	KUNIT_EXPECT_TRUE(test, vgpu_range_ok(0, 0, 0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_check.c, what comes from user space: one case per rejected field. */
+/* KUnit: vgpu_check.c, input from user space: a case per rejected field. */
 #include <kunit/test.h>
 #include <linux/limits.h>
 #include <linux/mm.h>
@@ -7,7 +7,7 @@
 
 #include "vgpu.h"
 
-/* Fields that are only written may hold anything. */
+/* Output fields may hold any value. */
 static void vgpu_check_query_good(struct kunit *test)
 {
 	struct vgpu_query arg;
@@ -97,7 +97,7 @@ static void vgpu_check_pin_addr(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_check_pin(&arg), -EINVAL);
 }
 
-/* Not 0, whole pages, and not past the end of the address space: at the limit, and one page on. */
+/* Not 0, whole pages, and within the address space: at the limit, and a page beyond. */
 static void vgpu_check_pin_length(struct kunit *test)
 {
 	static const u64 bad[] = { 0, 1, PAGE_SIZE - 1, PAGE_SIZE + 1, U64_MAX };
@@ -188,7 +188,7 @@ static void vgpu_check_export_part(struct kunit *test)
 		arg.offset = bad[i];
 		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
 	}
-	/* The end wraps. */
+	/* The end overflows. */
 	arg.offset = -(u64)PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
 	arg.length = -(u64)PAGE_SIZE;

@@ -2,14 +2,14 @@
 /*
  * DOC: clients
  *
- * An open file is one client. It becomes one for the device with CREATE_CLIENT, which takes a slot:
- * a window, a doorbell, and a worker process on the host. The slot is given to nobody else before
- * the device has said that the worker is gone. The state machine is vgpu_client_next().
+ * An open file is one client. With CREATE_CLIENT it becomes a client of the device and takes a
+ * slot: a window, a doorbell, and a worker process on the host. The slot is not reused before the
+ * device has confirmed that the worker is gone. The state machine is vgpu_client_next().
  *
  * A client ends with the address space that opened the file, or with the file if that is earlier:
- * vgpu_client_end(). A device that does not answer that its worker is gone, and lives otherwise,
- * makes the client a zombie: its slot and its pinned pages stay as they are, at the cost of nobody
- * else, until the answer comes or the device is reset: vgpu_reap().
+ * vgpu_client_end(). If the device is alive but does not confirm that the worker is gone, the
+ * client becomes a zombie: its slot and its pinned pages stay in use, at no cost to other clients,
+ * until the answer arrives or the device is reset: vgpu_reap().
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -20,13 +20,13 @@
 
 #include "vgpu.h"
 
-/* The first wake_seq: not 0, so that a caller who forgets to take it from CREATE_CLIENT notices. */
+/* First wake_seq. Not 0, so that a caller that does not take it from CREATE_CLIENT notices. */
 #define VGPU_FIRST_WAKE_SEQ 1
 
 #if IS_ENABLED(CONFIG_MMU_NOTIFIER)
 static void vgpu_mm_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
-	/* Not here: all of the system's notifiers wait for this one. */
+	/* Deferred to a work item: all notifiers of the system wait for this callback. */
 	vgpu_client_mm_gone(container_of(notifier, struct vgpu_client, notifier));
 }
 
@@ -52,7 +52,7 @@ static void vgpu_mm_leave(struct vgpu_client *client)
 		mmu_notifier_unregister(&client->notifier, client->mm);
 }
 #else
-/* The client then ends with its file. */
+/* Without MMU notifiers the client ends with its file. */
 static int vgpu_mm_follow(struct vgpu_client *client)
 {
 	return 0;
@@ -72,7 +72,7 @@ static void vgpu_end_work(struct work_struct *work)
 
 /**
  * vgpu_client_mm_gone - the address space of a client has ended; its file may still be open
- * @client: the client; ends in a work item
+ * @client: the client; ended in a work item
  */
 void vgpu_client_mm_gone(struct vgpu_client *client)
 {
@@ -82,10 +82,10 @@ void vgpu_client_mm_gone(struct vgpu_client *client)
 /**
  * vgpu_client_open - a new client of a device
  * @dev: the device; a reference is taken
- * @mm: the address space that it is bound to, or NULL (unit tests)
+ * @mm: the address space that the client is bound to, or NULL (unit tests)
  * @mapping: of the file, or NULL (unit tests)
  *
- * Never waits: the caller may hold a mutex of the whole system.
+ * Does not wait: the caller may hold a system-wide mutex.
  *
  * Return: the client or an ERR_PTR.
  */
@@ -123,7 +123,7 @@ struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
 }
 
 /**
- * vgpu_client_wake_locked - the worker has published something
+ * vgpu_client_wake_locked - wake the sleepers of a client after the worker has published data
  * @client: the client; dev->lock is held
  */
 void vgpu_client_wake_locked(struct vgpu_client *client)
@@ -134,9 +134,9 @@ void vgpu_client_wake_locked(struct vgpu_client *client)
 }
 
 /**
- * vgpu_client_die_locked - the worker or the device is gone
+ * vgpu_client_die_locked - mark a client dead: the worker or the device is gone
  * @client: the client; dev->lock is held
- * @reason: enum vgpu_dead_reason; the first one stays, but LOST replaces any
+ * @reason: enum vgpu_dead_reason; the first reason is kept, but LOST replaces any
  */
 void vgpu_client_die_locked(struct vgpu_client *client, u32 reason)
 {
@@ -153,7 +153,7 @@ void vgpu_client_die_locked(struct vgpu_client *client, u32 reason)
 }
 
 /**
- * vgpu_client_usable - may this client send requests
+ * vgpu_client_usable - check that a client may send requests
  * @client: the client
  *
  * Return: 0, -ENXIO before CREATE_CLIENT, -ENODEV when the worker or the device is gone.
@@ -174,8 +174,7 @@ int vgpu_client_usable(struct vgpu_client *client)
  * vgpu_client_call - vgpu_req_run() on behalf of a client
  * @client: the client, locked
  * @req: the request; the caller keeps its reference
- * @killable: whether a fatal signal ends the wait; the request is then seen to by
- *	vgpu_client_end()
+ * @killable: whether a fatal signal ends the wait; vgpu_client_end() then waits for the request
  *
  * Return: as vgpu_req_run().
  */
@@ -191,7 +190,7 @@ int vgpu_client_call(struct vgpu_client *client, struct vgpu_req *req, bool kill
 	return err;
 }
 
-/* Slots of the client's user; those of zombies count. */
+/* Returns the number of slots of the client's user, including those of zombies. */
 static u32 vgpu_slots_of_user_locked(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
@@ -238,7 +237,7 @@ static void vgpu_slot_give_locked(struct vgpu_client *client)
 
 	lockdep_assert_held(&dev->lock);
 	if (!client->attached)
-		return; /* the device was lost: its slots have started anew */
+		return; /* the device was lost: all its slots were reset */
 	client->attached = false;
 	client->served = false;
 	dev->by_slot[client->slot] = NULL;
@@ -266,13 +265,13 @@ static void vgpu_create_done(struct vgpu_client *client, bool started)
 }
 
 /**
- * vgpu_client_create - take a slot and have a worker started for it
+ * vgpu_client_create - take a slot and request a worker for it
  * @client: the client, locked
  * @label: for the host's log
  *
- * Return: 0, -EBUSY when it was done before, -ENOSPC without a free slot, -EUSERS when the user has
- * as many as it may, -EAGAIN when the host could not start a worker, -ENODEV, -ENOMEM, -EINTR when
- * killed, -ETIMEDOUT when the host does not answer this while it lives, -EIO.
+ * Return: 0, -EBUSY if already called, -ENOSPC without a free slot, -EUSERS if the user is at its
+ * limit of slots, -EAGAIN if the host could not start a worker, -ENODEV, -ENOMEM, -EINTR when
+ * killed, -ETIMEDOUT if the host is alive but does not answer the request, -EIO.
  */
 int vgpu_client_create(struct vgpu_client *client, const char *label)
 {
@@ -288,7 +287,7 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	err = vgpu_mm_follow(client);
 	if (err)
 		return err;
-	/* From now on vgpu_map_zap() knows it. */
+	/* From here on the client is visible to vgpu_map_zap(). */
 	if (mutex_lock_killable(&client->dev->mutex))
 		return -EINTR;
 	if (list_empty(&client->node))
@@ -305,9 +304,9 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	cmd = req->cmd;
 	strscpy_pad(cmd->label, label, sizeof(cmd->label));
 
-	/* Killed, late, lost or malformed: the slot stays taken until the client ends. */
+	/* If killed, late, lost or malformed, the slot stays taken until the client ends. */
 	err = vgpu_client_call(client, req, true);
-	/* What the device has not heard of may be tried again. */
+	/* A request that never reached the device may be repeated. */
 	if (err && !req->sent)
 		vgpu_create_done(client, false);
 	if (!err)
@@ -324,7 +323,7 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 	return err;
 }
 
-/* Sends what ends the worker, and gives it and every orphan a while. */
+/* Sends DESTROY and waits a limited time for its answer and those of all orphans. */
 static void vgpu_client_detach(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
@@ -334,12 +333,14 @@ static void vgpu_client_detach(struct vgpu_client *client)
 		client->destroy = vgpu_req_alloc(client, VGPU_CMD_CLIENT_DESTROY,
 						 sizeof(struct vgpu_cmd_client_destroy),
 						 sizeof(struct vgpu_resp_hdr));
-		/* The first: a worker that is stuck answers the others by nothing else. */
+		/*
+		 * First: DESTROY is the only request that makes a stuck worker answer the others.
+		 */
 		list_add(&client->destroy->orphan, &client->orphans);
 	}
 	list_for_each_entry(req, &client->orphans, orphan)
 		if (vgpu_req_run(dev, req, false) == -ETIMEDOUT)
-			break; /* nor will it answer the others */
+			break; /* the others will not be answered either */
 }
 
 /* True if the device has answered that the worker is gone, or a reset implies it. */
@@ -350,7 +351,7 @@ static bool vgpu_client_detached(struct vgpu_client *client)
 	struct vgpu_req *req;
 	u32 status;
 
-	/* Of a lost device only the reset is known to have ended its accesses. */
+	/* Only a reset is known to end the accesses of a lost device. */
 	if (READ_ONCE(dev->state) == VGPU_DEV_LOST)
 		return false;
 	if (!READ_ONCE(client->attached))
@@ -365,8 +366,8 @@ static bool vgpu_client_detached(struct vgpu_client *client)
 }
 
 /*
- * The last step of vgpu_client_end(). Return: false when the device may still use the client's slot
- * and memory.
+ * Last step of vgpu_client_end(). Return: false when the device may still use the client's slot and
+ * memory.
  */
 static bool vgpu_client_settle(struct vgpu_client *client)
 {
@@ -383,7 +384,10 @@ static bool vgpu_client_settle(struct vgpu_client *client)
 	client->destroy = NULL;
 	vgpu_unpin_all(client);
 
-	/* Events about this client came before the answer: none must reach the slot's next. */
+	/*
+	 * Events about this client precede the answer and must not reach the next client of the
+	 * slot.
+	 */
 	vgpu_events_poll(dev);
 	spin_lock_irq(&dev->lock);
 	vgpu_slot_give_locked(client);
@@ -401,7 +405,7 @@ static void vgpu_client_zombie(struct vgpu_client *client)
 	list_add_tail(&client->znode, &dev->zombies);
 	dev->nzombies++;
 	live = dev->state == VGPU_DEV_LIVE;
-	/* It may have answered since. */
+	/* The answer may have arrived since. */
 	if (dev->state != VGPU_DEV_GONE)
 		queue_work(system_long_wq, &dev->reap_work);
 	spin_unlock_irq(&dev->lock);
@@ -413,7 +417,7 @@ static void vgpu_client_zombie(struct vgpu_client *client)
 
 /*
  * Ends the worker and releases the slot and the pinned memory, or leaves that to the reaper. Not
- * killable, and never long: see VGPU_PATIENCE_END. Done once; a second caller waits for the first.
+ * killable, but bounded: see VGPU_PATIENCE_END. Done once; a second caller waits for the first.
  */
 static void vgpu_client_end(struct vgpu_client *client)
 {
@@ -432,7 +436,7 @@ static void vgpu_client_end(struct vgpu_client *client)
 			vgpu_client_zombie(client);
 	}
 	mutex_unlock(&client->lock);
-	/* The work item does not run any more. */
+	/* The work item is no longer queued. */
 	if (zombie && READ_ONCE(dev->state) == VGPU_DEV_GONE)
 		vgpu_reap(dev);
 }
@@ -447,7 +451,7 @@ static void vgpu_client_free(struct vgpu_client *client)
 	kfree(client);
 }
 
-/* Return: whether @client was settled and its file is closed: the caller frees it. */
+/* Return: true when @client was settled and its file is closed: the caller frees it. */
 static bool vgpu_reap_one(struct vgpu_client *client)
 {
 	struct vgpu_dev *dev = client->dev;
@@ -455,7 +459,7 @@ static bool vgpu_reap_one(struct vgpu_client *client)
 	bool closed;
 
 	mutex_lock(&client->lock);
-	/* There was no room for it in the queue before. */
+	/* The queue had no room for it before. */
 	if (client->destroy && !client->destroy->sent)
 		vgpu_req_queue(dev, client->destroy);
 	settled = vgpu_client_settle(client);
@@ -475,7 +479,7 @@ static bool vgpu_reap_one(struct vgpu_client *client)
 }
 
 /**
- * vgpu_reap - release what belonged to zombies whose end was answered
+ * vgpu_reap - release the resources of zombies after the device has answered
  * @dev: the device; the caller has a reference
  */
 void vgpu_reap(struct vgpu_dev *dev)
@@ -503,8 +507,8 @@ void vgpu_reap_work(struct work_struct *work)
 }
 
 /**
- * vgpu_client_close - the file is closed: end the client
- * @client: gone afterwards, for the caller
+ * vgpu_client_close - end the client of a file that is closed
+ * @client: the client; not valid for the caller afterwards
  */
 void vgpu_client_close(struct vgpu_client *client)
 {
@@ -515,7 +519,7 @@ void vgpu_client_close(struct vgpu_client *client)
 	flush_work(&client->end_work);
 	vgpu_client_end(client);
 
-	/* There are no mappings any more: they hold the file. */
+	/* All mappings are gone, as each holds the file. */
 	mutex_lock(&dev->mutex);
 	list_del_init(&client->node);
 	client->mapping = NULL;
@@ -533,12 +537,12 @@ void vgpu_client_close(struct vgpu_client *client)
 /**
  * vgpu_client_wait - sleep until the worker wakes the guest
  * @client: the client
- * @seen: wake_seq that the caller knows
+ * @seen: wake_seq known to the caller
  * @deadline_ns: absolute CLOCK_MONOTONIC, negative: none
  * @seq: out, except with -ENXIO
  * @reason: out, except with -ENXIO
  *
- * Return: 0, -ETIMEDOUT, -ERESTARTSYS (the call can be repeated as it is), -ENXIO before
+ * Return: 0, -ETIMEDOUT, -ERESTARTSYS (the call can be repeated unchanged), -ENXIO before
  * CREATE_CLIENT, -ENODEV when the device is lost.
  */
 int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 *seq, u32 *reason)
@@ -559,7 +563,10 @@ int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 
 			err = -ERESTARTSYS;
 		if (err)
 			break;
-		/* 0: the deadline has passed. Look once more: a wake may have come with it. */
+		/*
+		 * 0: the deadline has passed. Check again: a wake may have arrived at the same
+		 * time.
+		 */
 		if (!schedule_hrtimeout(deadline_ns < 0 ? NULL : &deadline, HRTIMER_MODE_ABS))
 			err = -ETIMEDOUT;
 	}

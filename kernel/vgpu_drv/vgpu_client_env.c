@@ -5,7 +5,7 @@
 #include "vgpu_client_env.h"
 
 /**
- * vgpu_client_env_init - plugs a device in and opens a client of it
+ * vgpu_client_env_init - plug a device in and open a client of it
  * @test: the case
  */
 int vgpu_client_env_init(struct kunit *test)
@@ -26,7 +26,7 @@ int vgpu_client_env_init(struct kunit *test)
 }
 
 /**
- * vgpu_client_env_exit - undoes vgpu_client_env_init()
+ * vgpu_client_env_exit - undo vgpu_client_env_init()
  * @test: the case
  */
 void vgpu_client_env_exit(struct kunit *test)
@@ -42,8 +42,8 @@ void vgpu_client_env_exit(struct kunit *test)
 }
 
 /**
- * vgpu_client_env_create - CREATE
- * @client: for this client
+ * vgpu_client_env_create - CREATE on behalf of a client
+ * @client: the client
  */
 int vgpu_client_env_create(struct vgpu_client *client)
 {
@@ -56,9 +56,9 @@ int vgpu_client_env_create(struct vgpu_client *client)
 }
 
 /**
- * vgpu_client_env_unpin - UNPIN
- * @client: for this client
- * @region: of it
+ * vgpu_client_env_unpin - UNPIN on behalf of a client
+ * @client: the client
+ * @region: id of a region of @client
  */
 int vgpu_client_env_unpin(struct vgpu_client *client, u32 region)
 {
@@ -71,11 +71,11 @@ int vgpu_client_env_unpin(struct vgpu_client *client, u32 region)
 }
 
 /**
- * vgpu_client_env_unpinned - waits until no page of vgpu_fault_memory() is pinned
+ * vgpu_client_env_unpinned - wait until no page of vgpu_fault_memory() is pinned
  *
- * The kernel closes files of kernel threads a little later.
+ * The kernel closes files of kernel threads asynchronously.
  *
- * Return: false: some still are after ten seconds.
+ * Return: false if pages are still pinned after ten seconds.
  */
 bool vgpu_client_env_unpinned(void)
 {
@@ -87,10 +87,10 @@ bool vgpu_client_env_unpinned(void)
 }
 
 /**
- * vgpu_client_env_other - one more client of the case's device, after CREATE
+ * vgpu_client_env_other - open another client of the case's device, after CREATE
  * @test: the case
  *
- * Return: the client. The case closes it.
+ * Return: the client, to be closed by the case.
  */
 struct vgpu_client *vgpu_client_env_other(struct kunit *test)
 {

@@ -9,7 +9,7 @@
  * struct vgpu_client_env - the type of test->priv
  * @fake: the device
  * @dev: the driver's side of it
- * @client: open, before CREATE. NULL: the case has closed it.
+ * @client: open, before CREATE. NULL: closed by the case.
  * @timeout_ms: the module parameter before the case
  */
 struct vgpu_client_env {

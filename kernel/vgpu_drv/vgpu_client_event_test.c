@@ -34,7 +34,7 @@ static void vgpu_client_wake(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seq, seen + 1);
 }
 
-/* A sleeper is woken while it sleeps. */
+/* Wakes a sleeping task. */
 struct vgpu_sleeper {
 	struct vgpu_client *client;
 	u64 seen;
@@ -77,7 +77,7 @@ static void vgpu_client_wake_sleeper(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
 }
 
-/* A wake that comes with the deadline is no timeout, whichever of the two ends the sleep. */
+/* A wake at the deadline is not a timeout, whether the wake or the timer ends the sleep. */
 static void vgpu_client_wake_at_deadline(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -89,7 +89,7 @@ static void vgpu_client_wake_at_deadline(struct kunit *test)
 	s.deadline = ktime_get_ns() + NSEC_PER_SEC; /* enough to start the sleeper on a busy host */
 	task = sleeper_start(test, &s);
 	spin_lock_irq(&env->dev->lock);
-	/* Without wake_up(): the timer comes first. */
+	/* Without wake_up(), so that the timer ends the sleep. */
 	WRITE_ONCE(env->client->wake_seq, s.seen + 1);
 	spin_unlock_irq(&env->dev->lock);
 	msleep(1100); /* past the deadline: kthread_stop() would wake it */
@@ -113,7 +113,7 @@ static void vgpu_client_loss_wakes_sleeper(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, s.reason, (u32)VGPU_DEAD_LOST);
 }
 
-/* The worker's death: WAIT returns at once with the reason, everything else -ENODEV. */
+/* Death of the worker: WAIT returns at once with the reason, all other calls -ENODEV. */
 static void vgpu_client_dead(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -136,7 +136,7 @@ static void vgpu_client_dead(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
 }
 
-/* Events that break the rules reach nobody, and the buffers go back to the device. */
+/* Malformed events reach no client, and their buffers go back to the device. */
 static void vgpu_client_bad_events(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -149,7 +149,7 @@ static void vgpu_client_bad_events(struct kunit *test)
 	send_event(env->fake, VGPU_EV_WAKE, VGPU_FAKE_CLIENTS, 0);
 	send_event(env->fake, VGPU_EV_WAKE, U32_MAX, 0);
 	send_event(env->fake, VGPU_EV_CLIENT_DEAD, VGPU_MAX_CLIENTS, 1);
-	send_event(env->fake, VGPU_EV_WAKE, 1, 0); /* a slot without client */
+	send_event(env->fake, VGPU_EV_WAKE, 1, 0); /* a slot without a client */
 	send_event(env->fake, 77, 0, 0);
 	vgpu_fake_event(env->fake, &good, 0);
 	vgpu_fake_event(env->fake, &good, sizeof(good) - 1);
@@ -167,7 +167,7 @@ static void vgpu_client_bad_events(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING);
 }
 
-/* A flood: one interrupt handles as much as its budget, a work item the rest, and it ends. */
+/* A flood of events: an interrupt handles its budget, a work item the rest, and the flood ends. */
 static void vgpu_client_event_flood(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -184,13 +184,16 @@ static void vgpu_client_event_flood(struct kunit *test)
 	flush_work(&env->dev->event_work);
 	flush_work(&env->dev->event_work); /* it may have queued itself */
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING);
-	/* Interrupts are on again. */
+	/* Interrupts are enabled again. */
 	KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
 	vgpu_fake_event_irq(env->fake);
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING + 1);
 }
 
-/* A device whose next event comes when the queue was found empty does not hold the interrupt. */
+/*
+ * A device that sends the next event when the queue is found empty does not keep the interrupt
+ * handler running.
+ */
 static void vgpu_client_event_echo(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -202,17 +205,17 @@ static void vgpu_client_event_echo(struct kunit *test)
 	seen = env->client->wake_seq;
 	env->fake->echoes = 4 * VGPU_EVENT_BUDGET;
 	KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
-	preempt_disable(); /* what the work item does comes later */
+	preempt_disable(); /* delays the work item */
 	vgpu_fake_event_irq(env->fake);
 	left = env->fake->echoes;
 	preempt_enable();
 	KUNIT_EXPECT_GE(test, left, 3 * VGPU_EVENT_BUDGET);
 	for (i = 0; i < 8; i++)
-		flush_work(&env->dev->event_work); /* it queues itself */
+		flush_work(&env->dev->event_work); /* it requeues itself */
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + 1 + 4 * VGPU_EVENT_BUDGET);
 }
 
-/* The event queue stays full of buffers through many rounds. */
+/* The event queue stays filled with buffers over many rounds. */
 static void vgpu_client_event_rounds(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -232,8 +235,8 @@ static void vgpu_client_event_rounds(struct kunit *test)
 }
 
 /*
- * An event about a client that is being closed, sent before its DESTROY was answered and seen only
- * then, does not reach the slot's next client.
+ * An event about a client that is being closed, sent before the answer to its DESTROY but read
+ * after it, does not reach the next client of the slot.
  */
 static void vgpu_client_late_event(struct kunit *test)
 {
@@ -246,7 +249,7 @@ static void vgpu_client_late_event(struct kunit *test)
 	send_event(env->fake, VGPU_EV_CLIENT_DEAD, 0, VGPU_DEAD_EXITED); /* no interrupt yet */
 	vgpu_client_close(env->client);
 	env->client = NULL;
-	for (i = 1; i < VGPU_FAKE_CLIENTS; i++) { /* until slot 0 comes round again */
+	for (i = 1; i < VGPU_FAKE_CLIENTS; i++) { /* until slot 0 is reused */
 		last = vgpu_client_open(env->dev, NULL, NULL);
 		KUNIT_EXPECT_EQ(test, vgpu_client_env_create(last), 0);
 		vgpu_client_close(last);
@@ -258,7 +261,7 @@ static void vgpu_client_late_event(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->client->reason, 0U);
 }
 
-/* Deadlines: past, near, and a wake that comes before. */
+/* Deadlines: past, near, and a wake before the deadline. */
 static void vgpu_client_deadline(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: the control queue of vgpu_vq.c: malformed answers, silence, waiters that left. */
+/* KUnit: the control queue of vgpu_vq.c: malformed answers, silence, killed waiters. */
 #include <linux/delay.h>
 #include <linux/kthread.h>
 
 #include "vgpu_client_env.h"
 
-/* ---- malformed answers: -EIO, and the device is not believed any more ---- */
+/* ---- malformed answers: -EIO, and the device is lost ---- */
 
 static void expect_lost(struct kunit *test, int err)
 {
@@ -36,7 +36,7 @@ static void vgpu_client_answer_short(struct kunit *test)
 static u32 long_answer(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 		       u32 resp_len)
 {
-	return 0x10000; /* claims more than there is room for */
+	return 0x10000; /* claims more bytes than the buffer has */
 }
 
 static void vgpu_client_answer_long(struct kunit *test)
@@ -71,7 +71,7 @@ static void vgpu_client_answer_status(struct kunit *test)
 	expect_lost(test, -EIO);
 }
 
-/* Used ids that were never made available: the ring core breaks the queue, we notice. */
+/* Used ids that were never made available: the virtio ring breaks the queue, the driver notices. */
 static void vgpu_client_answer_id_unused(struct kunit *test)
 {
 	((struct vgpu_client_env *)test->priv)->fake->bad_id = VGPU_FAKE_VRING - 1;
@@ -101,7 +101,7 @@ static void vgpu_client_silence(struct kunit *test)
 	expect_lost(test, -ENODEV);
 }
 
-/* DESTROY without an answer: the slot's end is the reset. */
+/* DESTROY without an answer: the slot is freed by the reset. */
 static void vgpu_client_close_silent(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -119,13 +119,13 @@ static void vgpu_client_close_silent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
 }
 
-/* An interrupt that got lost costs a slice of the patience, not the device. */
+/* A lost interrupt delays the answer by a slice of timeout_ms, but does not lose the device. */
 static void vgpu_client_lost_interrupt(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
 
 	vgpu_timeout_ms = 200;
-	virtqueue_disable_cb(env->dev->ctl); /* what matters: nobody polls the queue by itself */
+	virtqueue_disable_cb(env->dev->ctl); /* no interrupt: only the waiter polls the queue */
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
 	KUNIT_EXPECT_EQ(test, env->dev->state, VGPU_DEV_LIVE);
 }
@@ -141,7 +141,7 @@ static int killed_create(void *arg)
 
 /*
  * More requests than the queue has room for: they wait for room, and all are answered. The device
- * looks at the queue only when it is full.
+ * processes the queue only when it is full.
  */
 static void vgpu_client_queue_full(struct kunit *test)
 {
@@ -161,7 +161,7 @@ static void vgpu_client_queue_full(struct kunit *test)
 		wake_up_process(task[i]);
 	}
 	msleep(20);
-	KUNIT_EXPECT_EQ(test, env->dev->inflight, 1U); /* one place is kept for a PING */
+	KUNIT_EXPECT_EQ(test, env->dev->inflight, 1U); /* one place is reserved for a PING */
 	env->fake->hold = false;
 	vgpu_fake_kick(env->fake);
 	for (i = 0; i < VGPU_FAKE_CLIENTS; i++) {
@@ -176,8 +176,8 @@ static void vgpu_client_queue_full(struct kunit *test)
 }
 
 /*
- * A waiter that left (killed) with its request in the queue: closing waits for that request before
- * it sends DESTROY, and the buffers live until the device has answered.
+ * A killed waiter leaves its request in the queue: closing waits for that request before it sends
+ * DESTROY, and the buffers stay allocated until the device has answered.
  */
 static void vgpu_client_orphan(struct kunit *test)
 {
@@ -190,10 +190,10 @@ static void vgpu_client_orphan(struct kunit *test)
 			     sizeof(struct vgpu_resp_hdr));
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, req);
 	vgpu_timeout_ms = 1;
-	/* Queue it, and let its waiter go as if it had been killed. */
+	/* Queue the request, and orphan it as if its waiter had been killed. */
 	KUNIT_EXPECT_EQ(test, vgpu_req_queue(env->dev, req), 0);
 	list_add_tail(&req->orphan, &env->client->orphans);
-	vgpu_timeout_ms = 10000; /* of the end: it does not become a zombie */
+	vgpu_timeout_ms = 10000; /* for the end of the client: not a zombie */
 	env->fake->hold = false;
 	schedule_work(&env->fake->kick);
 	vgpu_client_close(env->client);
@@ -204,8 +204,8 @@ static void vgpu_client_orphan(struct kunit *test)
 }
 
 /*
- * A request that was made before the device was lost does not reach it after it came back: the slot
- * is someone else's.
+ * A request allocated before the device was lost is not sent after its recovery: the slot may have
+ * another owner.
  */
 static void vgpu_client_request_of_former_life(struct kunit *test)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_client.c: CREATE, before it, and slots. */
+/* KUnit: vgpu_client.c: CREATE, calls before CREATE, and slots. */
 #include "vgpu_client_env.h"
 
 static u32 check_create(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
@@ -17,7 +17,7 @@ static u32 check_create(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, 
 	return resp_len;
 }
 
-/* What the device gets: the slot, the label padded with zeroes, and nothing else. */
+/* The request holds the slot, the label padded with zeroes, and nothing else. */
 static void vgpu_client_create_request(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -38,7 +38,7 @@ static void vgpu_client_create_twice(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_CREATE], 1U);
 }
 
-/* Before CREATE there is nothing to wait for, to pin for, or to map. */
+/* Before CREATE, WAIT, PIN and mmap are refused. */
 static void vgpu_client_not_created(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -54,7 +54,7 @@ static void vgpu_client_not_created(struct kunit *test)
 	mutex_unlock(&env->client->lock);
 }
 
-/* Slots: as many as the device has, then -ENOSPC; one that is closed can be had again. */
+/* As many slots as the device has, then -ENOSPC; a closed slot can be reused. */
 static void vgpu_client_slots(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -84,7 +84,7 @@ static u32 refuse_worker(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr,
 	return resp_len;
 }
 
-/* A refused client may try again, and takes no slot meanwhile. */
+/* A refused client may try again, and holds no slot meanwhile. */
 static void vgpu_client_create_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between the kernels this driver builds for (6.1 and later). No other file of the
- * driver depends on the kernel's version.
+ * Differences between the kernel versions supported by this driver (6.1 and later). No other file
+ * of the driver depends on the kernel's version.
  */
 #ifndef VGPU_COMPAT_H
 #define VGPU_COMPAT_H
@@ -15,7 +15,9 @@
 #include <linux/virtio.h>
 #include <linux/virtio_config.h>
 
-/* 6.4: doorbells that carry the ring's index. Not used: the doorbell's value must be a constant. */
+/*
+ * 6.4: doorbells that carry the ring's index. Not used, as the doorbell's value must be constant.
+ */
 #ifndef VIRTIO_F_NOTIFICATION_DATA
 #define VIRTIO_F_NOTIFICATION_DATA 38
 #endif
@@ -42,7 +44,7 @@ static inline void vgpu_vm_flags(struct vm_area_struct *vma, unsigned long set, 
 /*
  * Before 6.2 a read-only long-term pin may catch the shared zero page or a page that is about to be
  * replaced by copy-on-write, unless the copy is forced first (FOLL_FORCE | FOLL_WRITE was the rule
- * for drivers). From 6.2 on the pin itself takes care of it.
+ * for drivers). From 6.2 on the pin itself handles both.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define VGPU_FOLL_READONLY 0
@@ -129,7 +131,7 @@ static inline int vgpu_find_vqs(struct virtio_device *vdev, unsigned int n, stru
 }
 
 #ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
-/* The device of the unit tests: find_vqs() of struct virtio_config_ops, and what it calls. */
+/* Device of the unit tests: find_vqs() of struct virtio_config_ops, and its callee. */
 int vgpu_fake_make_vqs(struct virtio_device *vdev, unsigned int n, struct virtqueue **vqs,
 		       const struct vgpu_vq_spec *spec);
 

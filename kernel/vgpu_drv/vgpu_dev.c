@@ -2,18 +2,17 @@
 /*
  * DOC: life of a device
  *
- * DOWN --start--> LIVE --lost--> LOST --reset--> DOWN, and from anywhere --remove--> GONE.
+ * DOWN --start--> LIVE --lost--> LOST --reset--> DOWN, and from any state --remove--> GONE.
  *
- * A device is lost when it asks for a reset, falls silent, breaks the rules, or is taken away. From
- * that moment on, in this order: its clients are dead (VGPU_DEAD_LOST) and their waiters return; no
- * request reaches it; device pages that processes have mapped are replaced by private zero pages
- * (vgpu_map.c); it is reset, which ends its access to guest memory; pinned pages and buffers are
- * released. Files stay open until their owner closes them. The first ioctl of a new file starts the
- * device anew.
+ * A device is lost when it asks for a reset, stops answering, violates the ABI, or is unplugged.
+ * Then, in this order: its clients are dead (VGPU_DEAD_LOST) and their waiters return; no request
+ * reaches it; device pages mapped by processes are replaced by private zero pages (vgpu_map.c); it
+ * is reset, which ends its access to guest memory; pinned pages and buffers are released. Files
+ * stay open until their owner closes them. The first ioctl of a new file restarts the device.
  *
- * Silence about one request is not the end of the device, if that can be asked (VGPU_F_PING) and
- * answers: the client is a zombie then, whose slot and pins stay as they are until the device has
- * answered after all or was reset (vgpu_client.c).
+ * A single unanswered request does not mean that the device is lost, if the device serves PING
+ * (VGPU_F_PING) and answers it: the client becomes a zombie, whose slot and pins stay in use until
+ * the request is answered or the device is reset (vgpu_client.c).
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -22,7 +21,10 @@
 #include "vgpu.h"
 #include "vgpu_compat.h"
 
-/* Between attempts to bring a device back: an open() in a loop must not be a reset storm. */
+/*
+ * Interval between attempts to restart a device, jiffies: open() in a loop must not cause a storm
+ * of resets.
+ */
 #define VGPU_START_INTERVAL (HZ / 4)
 
 static void vgpu_dev_release(struct kref *ref)
@@ -62,9 +64,9 @@ static void vgpu_reset_work(struct work_struct *work)
 }
 
 /**
- * vgpu_dev_create - the driver's object for a device; not started
+ * vgpu_dev_create - allocate the driver's object for a device; not started
  * @vdev: the device; vdev->priv is set
- * @res: where its memory is
+ * @res: location of the device's memory
  *
  * Return: the object, to be dropped with vgpu_dev_put(), or NULL.
  */
@@ -77,7 +79,7 @@ struct vgpu_dev *vgpu_dev_create(struct virtio_device *vdev, const struct vgpu_r
 	kref_init(&dev->ref);
 	get_device(&vdev->dev);
 	dev->vdev = vdev;
-	/* Its own reference: the virtio device lets go of its parent when it is removed. */
+	/* A separate reference, as the virtio device drops that of its parent when removed. */
 	dev->dma_dev = get_device(vdev->dev.parent ? vdev->dev.parent : &vdev->dev);
 	dev->res = *res;
 	dev->index = -1;
@@ -129,7 +131,7 @@ out:
 	return err;
 }
 
-/* Resets the device, with or without queues: a failed recovery may have left it half-way. */
+/* Resets the device, with or without queues: a failed recovery may leave it partly set up. */
 static void vgpu_drop_queues(struct vgpu_dev *dev)
 {
 	virtio_reset_device(dev->vdev);
@@ -145,7 +147,7 @@ static void vgpu_drop_queues(struct vgpu_dev *dev)
 
 /**
  * vgpu_dev_start - DOWN to LIVE
- * @dev: a device whose features are negotiated; @dev->mutex is held or nobody else knows it
+ * @dev: a device with negotiated features; @dev->mutex is held or the device is not published yet
  *
  * Return: 0 or an error with the reason in the log; the device is DOWN then.
  */
@@ -172,10 +174,16 @@ int vgpu_dev_start(struct vgpu_dev *dev)
 		vgpu_drop_queues(dev);
 		return err;
 	}
-	/* First ready, then LIVE: nobody may kick before. No event is lost: no clients yet. */
+	/*
+	 * Ready before LIVE, as requests may only be sent to a ready device. Without clients no
+	 * event can be lost.
+	 */
 	virtio_device_ready(dev->vdev);
 	spin_lock_irq(&dev->lock);
-	/* With room for one request only, a silent one would leave none for a PING. */
+	/*
+	 * A queue with room for one request has none left for a PING while that request is
+	 * unanswered.
+	 */
 	dev->has_ping = virtio_has_feature(dev->vdev, VGPU_F_PING) && dev->depth >= 2;
 	dev->pinging = false;
 	vgpu_ids_init(&dev->slots, dev->cfg.max_clients);
@@ -186,8 +194,8 @@ int vgpu_dev_start(struct vgpu_dev *dev)
 }
 
 /*
- * All clients die with the device, and its slots are nobody's. A file that has not yet become a
- * client of the device is not concerned: it may, when the device is back.
+ * All clients die with the device, and all slots become free. A file that has not taken a slot is
+ * not affected: it may take one when the device is back.
  */
 static void vgpu_dev_cut_locked(struct vgpu_dev *dev, enum vgpu_dev_state state)
 {
@@ -203,7 +211,10 @@ static void vgpu_dev_cut_locked(struct vgpu_dev *dev, enum vgpu_dev_state state)
 			vgpu_client_die_locked(client, VGPU_DEAD_LOST);
 		}
 	}
-	/* Nobody gives them back: vgpu_slot_give_locked(). Suspend asks whether one is taken. */
+	/*
+	 * Not freed one by one: see vgpu_slot_give_locked(). vgpu_dev_freeze() checks for slots in
+	 * use.
+	 */
 	vgpu_ids_init(&dev->slots, dev->cfg.max_clients);
 	vgpu_ctl_fail_locked(dev);
 	wake_up_all(&dev->wq);
@@ -212,7 +223,7 @@ static void vgpu_dev_cut_locked(struct vgpu_dev *dev, enum vgpu_dev_state state)
 /**
  * vgpu_dev_lost - LIVE to LOST; does nothing in another state
  * @dev: the device
- * @why: for the log: "the device is lost: <why>"
+ * @why: reason for the log: "the device is lost: <why>"
  *
  * Context: any. The reset follows in a work item.
  */
@@ -225,7 +236,9 @@ void vgpu_dev_lost(struct vgpu_dev *dev, const char *why)
 	was_live = dev->state == VGPU_DEV_LIVE;
 	if (was_live) {
 		vgpu_dev_cut_locked(dev, VGPU_DEV_LOST);
-		/* Under the lock: once it is GONE nothing may queue this any more. */
+		/*
+		 * Under the lock: once the device is GONE, reset_work must not be queued any more.
+		 */
 		queue_work(system_long_wq, &dev->reset_work);
 	}
 	spin_unlock_irqrestore(&dev->lock, flags);
@@ -234,7 +247,7 @@ void vgpu_dev_lost(struct vgpu_dev *dev, const char *why)
 }
 
 /**
- * vgpu_dev_stop - reset the device and take everything back that it had
+ * vgpu_dev_stop - reset the device and release all memory and buffers that it had
  * @dev: the device, @dev->mutex held; if it was LIVE its clients die
  * @state: VGPU_DEV_DOWN or VGPU_DEV_GONE
  */
@@ -260,7 +273,8 @@ void vgpu_dev_stop(struct vgpu_dev *dev, enum vgpu_dev_state state)
  * vgpu_dev_freeze - stop for suspend or hibernation
  * @dev: the device
  *
- * Return: 0, or -EBUSY while a client has a worker: its state is on the host and cannot be kept.
+ * Return: 0, or -EBUSY while a client has a worker, as the worker's state is on the host and cannot
+ * be saved.
  */
 int vgpu_dev_freeze(struct vgpu_dev *dev)
 {
@@ -277,7 +291,7 @@ int vgpu_dev_freeze(struct vgpu_dev *dev)
 	return err;
 }
 
-/* What the virtio core does before probe(), for a device that was reset. */
+/* Negotiates features after a reset, as the virtio core does before probe(). */
 static int vgpu_dev_negotiate(struct virtio_device *vdev)
 {
 	int err;
@@ -297,10 +311,10 @@ static int vgpu_dev_negotiate(struct virtio_device *vdev)
 }
 
 /**
- * vgpu_dev_recover - bring a device back that was lost
+ * vgpu_dev_recover - restart a device that was lost
  * @dev: the device
  *
- * Return: 0 when it is LIVE (it may never have been lost), -EINTR when killed, else -ENODEV.
+ * Return: 0 when the device is LIVE (also if it was never lost), -EINTR when killed, else -ENODEV.
  */
 int vgpu_dev_recover(struct vgpu_dev *dev)
 {
@@ -329,7 +343,7 @@ int vgpu_dev_recover(struct vgpu_dev *dev)
 }
 
 /**
- * vgpu_dev_remove - the device goes away for good
+ * vgpu_dev_remove - end a device that is unplugged or unbound
  * @dev: the device; the caller's reference is dropped
  */
 void vgpu_dev_remove(struct vgpu_dev *dev)
@@ -337,7 +351,7 @@ void vgpu_dev_remove(struct vgpu_dev *dev)
 	mutex_lock(&dev->mutex);
 	vgpu_dev_stop(dev, VGPU_DEV_GONE);
 	mutex_unlock(&dev->mutex);
-	/* After GONE nothing queues it again. */
+	/* Once the device is GONE the work items are not queued again. */
 	cancel_work_sync(&dev->reset_work);
 	cancel_work_sync(&dev->reap_work);
 	vgpu_reap(dev);

@@ -4,7 +4,7 @@
 
 #include "vgpu_fake.h"
 
-/* Plugs @fake in, says whether the driver has taken it, and takes it away again. */
+/* Plugs @fake in and unplugs it again. Return: true if the driver accepted it. */
 static bool accepted(struct vgpu_fake *fake)
 {
 	bool yes;
@@ -16,7 +16,10 @@ static bool accepted(struct vgpu_fake *fake)
 	return yes;
 }
 
-/* A good device is LIVE, has a device file, its limits, all queues, and event buffers. */
+/*
+ * A conforming device becomes LIVE and has a device file, its limits, all queues, and event
+ * buffers.
+ */
 static void vgpu_dev_good(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -36,7 +39,7 @@ static void vgpu_dev_good(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* As a generic vhost-user device has it: under another id, behind which may be something else. */
+/* Id of a generic vhost-user device, which other devices may have too. */
 static void vgpu_dev_generic(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test), *other = vgpu_fake_new(test);
@@ -48,7 +51,7 @@ static void vgpu_dev_generic(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, accepted(other));
 }
 
-/* Two devices have two files. */
+/* Two devices have separate files. */
 static void vgpu_dev_two(struct kunit *test)
 {
 	struct vgpu_fake *a = vgpu_fake_new(test), *b = vgpu_fake_new(test);
@@ -103,7 +106,7 @@ static void vgpu_dev_refuses_queue_failure(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, accepted(fake));
 }
 
-/* A control queue of one descriptor has no room for a request and its answer. */
+/* A control queue with one descriptor has no room for a request and its answer. */
 static void vgpu_dev_refuses_tiny_queue(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -112,7 +115,7 @@ static void vgpu_dev_refuses_tiny_queue(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, accepted(fake));
 }
 
-/* Behind an IOMMU physical addresses mean nothing to the device: no PIN. */
+/* Behind an IOMMU, physical addresses are not valid for the device: no PIN. */
 static void vgpu_dev_no_pin_behind_iommu(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -124,7 +127,7 @@ static void vgpu_dev_no_pin_behind_iommu(struct kunit *test)
 	kfree(fake);
 }
 
-/* A device without PIN is taken; it says so in the mask of VGPU_IOCTL_QUERY. */
+/* A device without PIN is accepted; the feature mask of VGPU_IOCTL_QUERY shows it. */
 static void vgpu_dev_without_pin(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -161,7 +164,7 @@ static int wait_now(struct vgpu_client *client, u32 *reason)
 	return vgpu_client_wait(client, client->wake_seq, 0, &seq, reason);
 }
 
-/* NEEDS_RESET: clients die as LOST, the device is reset, and open() brings it back. */
+/* NEEDS_RESET: clients die as LOST, the device is reset, and the next ioctl restarts it. */
 static void vgpu_dev_needs_reset(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -179,7 +182,7 @@ static void vgpu_dev_needs_reset(struct kunit *test)
 	fake->status |= VIRTIO_CONFIG_S_NEEDS_RESET;
 	virtio_config_changed(&fake->vdev);
 	flush_work(&dev->reset_work);
-	flush_work(&dev->reset_work); /* losing it queues the work once more */
+	flush_work(&dev->reset_work); /* loss of the device queues the work again */
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_DOWN);
 	KUNIT_EXPECT_GT(test, fake->resets, resets);
 	KUNIT_EXPECT_EQ(test, fake->nvqs, 0U);
@@ -190,7 +193,9 @@ static void vgpu_dev_needs_reset(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_LIVE);
 	next = new_client(test, dev);
 	KUNIT_EXPECT_EQ(test, wait_now(next, &reason), -ETIMEDOUT);
-	/* The old file stays dead, and closing it does not touch the slot that has a new owner. */
+	/*
+	 * The old file stays dead, and closing it does not affect the slot, which has a new owner.
+	 */
 	KUNIT_EXPECT_EQ(test, wait_now(client, &reason), -ENODEV);
 	vgpu_client_close(client);
 	KUNIT_EXPECT_TRUE(test, next->attached);
@@ -200,7 +205,7 @@ static void vgpu_dev_needs_reset(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* A status register that lost DRIVER_OK: someone else has reset the device. */
+/* A status without DRIVER_OK: the device was reset by another party. */
 static void vgpu_dev_reset_behind_its_back(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -216,7 +221,7 @@ static void vgpu_dev_reset_behind_its_back(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* A configuration change that means nothing changes nothing. */
+/* A configuration change without effect is ignored. */
 static void vgpu_dev_spurious_config_change(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -231,7 +236,7 @@ static void vgpu_dev_spurious_config_change(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* A device that comes back with nonsense stays DOWN; attempts are not made in a loop. */
+/* A device with an invalid configuration after reset stays DOWN; restarts are rate-limited. */
 static void vgpu_dev_recovery_is_checked(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -249,12 +254,12 @@ static void vgpu_dev_recovery_is_checked(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(dev), -ENODEV);
 	KUNIT_EXPECT_EQ(test, fake->resets, resets);
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_DOWN);
-	/* The virtio core wants it reset when the driver lets go of it, and warns otherwise. */
+	/* The virtio core warns unless the device is reset when the driver releases it. */
 	KUNIT_EXPECT_TRUE(test, fake->status & VIRTIO_CONFIG_S_FAILED);
 	vgpu_fake_unplug(fake);
 }
 
-/* Unplugged with open files: they answer -ENODEV, and closing them frees what is left. */
+/* Unplugged with open files: they return -ENODEV, and closing them frees the device. */
 static void vgpu_dev_remove_with_open_files(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
@@ -268,7 +273,7 @@ static void vgpu_dev_remove_with_open_files(struct kunit *test)
 	active = new_client(test, dev);
 	idle = vgpu_client_open(dev, NULL, NULL);
 	kref_get(&dev->ref);
-	vgpu_fake_unplug(fake); /* the device's memory lives as long as the files */
+	vgpu_fake_unplug(fake); /* the device's memory lives as long as its files */
 
 	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_GONE);
 	KUNIT_EXPECT_EQ(test, wait_now(active, &reason), -ENODEV);
@@ -305,7 +310,7 @@ static void vgpu_dev_freeze_with_client(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* A device that was lost under its clients has no workers, and keeps nobody from suspending. */
+/* A lost device has no workers, and does not prevent suspend. */
 static void vgpu_dev_freeze_after_loss(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_export.c and vgpu_import.c: rejections, and who outlives whom. */
+/* KUnit: vgpu_export.c and vgpu_import.c: rejections and lifetimes. */
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -38,7 +38,7 @@ static void dmabuf_exit(struct kunit *test)
 	__free_pages(memory, ORDER);
 }
 
-/* Pins pages 0 to PAGES - 1. Return: the region. */
+/* Pins pages 0 to PAGES - 1. Return: the region's id. */
 static u32 pin_pages(struct kunit *test, struct vgpu_client *client, u32 flags)
 {
 	struct vgpu_pin arg = { .addr = PAGES * PAGE_SIZE, .length = PAGES * PAGE_SIZE,
@@ -86,13 +86,13 @@ static void vgpu_dmabuf_export_refused(struct kunit *test)
 	u32 readonly = pin_pages(test, env->client, VGPU_PIN_FLAG_READONLY);
 	struct vgpu_export_call call;
 
-	/* Not a region, one of another client, and before CREATE. */
+	/* An unknown region, a region of another client, and before CREATE. */
 	KUNIT_EXPECT_EQ(test, export_part(env->client, 0, 0, 1, &call), -ENOENT);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, 77, 0, 1, &call), -ENOENT);
 	KUNIT_EXPECT_EQ(test, export_part(other, region, 0, 1, &call), -ENOENT);
 	KUNIT_EXPECT_EQ(test, export_part(young, region, 0, 1, &call), -ENXIO);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, readonly, 0, 1, &call), -EACCES);
-	/* Outside: one page too far, far, and where bytes would wrap. */
+	/* Out of range: by a page, by far, and with a byte offset that wraps. */
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, 0, PAGES + 1, &call), -EINVAL);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, PAGES, 1, &call), -EINVAL);
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, 1, PAGES, &call), -EINVAL);
@@ -106,7 +106,7 @@ static void vgpu_dmabuf_export_refused(struct kunit *test)
 	vgpu_client_close(other);
 }
 
-/* The worker has died: its regions are still there, but not for a new dma-buf. */
+/* The worker has died: its regions remain, but cannot be exported. */
 static void vgpu_dmabuf_export_dead(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -119,7 +119,7 @@ static void vgpu_dmabuf_export_dead(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, export_part(env->client, region, 0, 1, &call), -ENODEV);
 }
 
-/* A request about the region has no answer: nobody knows what it is. */
+/* A request about the region has no answer, so the state of the region is unknown. */
 static void vgpu_dmabuf_export_stuck(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -139,7 +139,7 @@ static void vgpu_dmabuf_unpinned_first(struct kunit *test)
 	u32 region = pin_pages(test, env->client, 0);
 	struct vgpu_export_call one, two;
 
-	/* Twice, the second of a part. */
+	/* Twice, the second time a part only. */
 	KUNIT_ASSERT_EQ(test, export_part(env->client, region, 0, PAGES, &one), 0);
 	KUNIT_ASSERT_EQ(test, export_part(env->client, region, 3, 2, &two), 0);
 	KUNIT_EXPECT_NE(test, one.uapi.fd, two.uapi.fd);
@@ -170,7 +170,7 @@ static void vgpu_dmabuf_client_first(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
-/* The device is lost, and the client ends with it, before the dma-buf. */
+/* The device is lost, and the client ends, before the dma-buf. */
 static void vgpu_dmabuf_device_first(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -188,7 +188,7 @@ static void vgpu_dmabuf_device_first(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
-/* The other way round: the dma-buf ends first, and the worker still has the pages. */
+/* The dma-buf ends first, while the worker still has the pages. */
 static void vgpu_dmabuf_dmabuf_first(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -226,7 +226,10 @@ static void vgpu_dmabuf_bytes(struct kunit *test)
 
 /* ---- import ---- */
 
-/* Of our own, by another client: the same pages, also after the first client. */
+/*
+ * A dma-buf of this driver, imported by another client: same pages, also after the end of the first
+ * client.
+ */
 static void vgpu_dmabuf_import_own(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -245,9 +248,9 @@ static void vgpu_dmabuf_import_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, r->runs.npages, 2ULL);
 	KUNIT_EXPECT_EQ(test, r->runs.run[0].pfn, (u64)page_to_pfn(memory + 3));
 	KUNIT_EXPECT_EQ(test, arg.worker_va, (u64)PAGE_SIZE);
-	/* What is imported is not exported: its descriptor is there already. */
+	/* An imported region cannot be exported: its descriptor exists already. */
 	KUNIT_EXPECT_EQ(test, export_part(other, arg.region, 0, 1, &again), -EOPNOTSUPP);
-	/* The same once more, and by its own maker. */
+	/* Imported again, and by the exporting client. */
 	twice = arg.region;
 	KUNIT_EXPECT_EQ(test, import(other, call.dmabuf, &arg), 0);
 	KUNIT_EXPECT_NE(test, arg.region, twice);
@@ -297,7 +300,7 @@ static void vgpu_dmabuf_import_refused(struct kunit *test)
 	vgpu_client_close(young);
 }
 
-/* A worker that has ended: no import any more. */
+/* Import into a client whose worker has died. */
 static void vgpu_dmabuf_import_dead(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -311,7 +314,7 @@ static void vgpu_dmabuf_import_dead(struct kunit *test)
 	mutex_unlock(&env->client->lock);
 }
 
-/* The host cannot map it: nothing of the import stays. */
+/* The host cannot map it: the import leaves nothing behind. */
 static u32 no_memory(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 		     u32 resp_len)
 {
@@ -336,16 +339,16 @@ static void vgpu_dmabuf_import_host_refuses(struct kunit *test)
 	vgpu_export_drop(&call);
 }
 
-/* ---- import of another driver's ---- */
+/* ---- import from another driver ---- */
 
 /**
- * struct maker - an exporter that answers what the case wants
+ * struct maker - exporter with behaviour set by the case
  * @refuse_attach: errno of attach, or 0
  * @refuse_map: errno of map, or 0
- * @addr: of its one segment
- * @len: of its one segment
- * @mapped: map without unmap
- * @released: it was released
+ * @addr: address of its only segment
+ * @len: length of its only segment, bytes
+ * @mapped: number of maps without unmap
+ * @released: the dma-buf was released
  */
 struct maker {
 	int refuse_attach;
@@ -436,7 +439,7 @@ static void vgpu_dmabuf_foreign(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 	KUNIT_EXPECT_EQ(test, maker.mapped, 0);
 
-	/* Left for the end of the client. */
+	/* Left for the end of the client to release. */
 	arg = good;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), 0);
 	vgpu_client_close(env->client);
@@ -460,7 +463,7 @@ static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 	maker = good;
 	maker.refuse_map = -ENOMEM;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -ENOMEM);
-	/* Not RAM: another device's memory, and past the end of the address space. */
+	/* Not RAM: memory of another device, and past the end of the address space. */
 	maker = good;
 	maker.addr = PFN_PHYS(max_mapnr + 16);
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
@@ -471,7 +474,7 @@ static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 	maker = good;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
 	ClearPageReserved(memory);
-	/* Not whole pages, and fewer than the dma-buf says. */
+	/* Not whole pages, and fewer than the size of the dma-buf. */
 	maker = good;
 	maker.addr += 16;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
@@ -485,7 +488,7 @@ static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 	put(test, &maker, dmabuf);
 }
 
-/* A descriptor that may only be read: the worker must not write either. */
+/* A read-only descriptor: the worker must not write either. */
 static void vgpu_dmabuf_foreign_readonly(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

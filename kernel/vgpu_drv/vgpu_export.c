@@ -2,10 +2,10 @@
 /*
  * DOC: export
  *
- * A dma-buf of pages that a client has pinned. It holds the region: the pages stay pinned, and
- * charged to the user who pinned them, until the dma-buf is released, whatever becomes of the
- * client, its process and the device. The host does not know of it: the worker has the pages as
- * long as the client has them pinned.
+ * A dma-buf of pages that a client has pinned. The dma-buf holds the region: the pages stay pinned,
+ * and charged to the user that pinned them, until the dma-buf is released, even after the end of
+ * the client, its process and the device. The host is not told about the dma-buf: the worker has
+ * the pages as long as the client has them pinned.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -22,8 +22,8 @@
 VGPU_IMPORT_NS_DMA_BUF;
 
 /**
- * struct vgpu_exported - what a dma-buf of ours stands for
- * @region: whose pages they are, referenced
+ * struct vgpu_exported - private data of an exported dma-buf
+ * @region: owner of the pages, referenced
  * @npages: number of @pages
  * @pages: the exported part of the region
  */
@@ -80,8 +80,9 @@ static const struct vm_operations_struct vgpu_exported_vm_ops = {
 };
 
 /*
- * By page frames: the pages are anonymous memory of a process, which no second mapping may count as
- * its own. The mapping holds the file, and so the pages. The core has checked the range.
+ * Maps page frames: the pages are anonymous memory of a process, which must not be counted by a
+ * second mapping. The mapping holds the file, and thereby the pages. The core has checked the
+ * range.
  */
 static int vgpu_exported_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
@@ -121,7 +122,7 @@ static void vgpu_exported_release(struct dma_buf *dmabuf)
 	vgpu_exported_free(dmabuf->priv);
 }
 
-/* Processors and devices see the same bytes (x86): begin and end of access need nothing. */
+/* The CPUs and devices are coherent (x86): begin and end of CPU access need no callback. */
 static const struct dma_buf_ops vgpu_exported_ops = {
 	.map_dma_buf = vgpu_exported_map,
 	.unmap_dma_buf = vgpu_exported_unmap,
@@ -131,7 +132,7 @@ static const struct dma_buf_ops vgpu_exported_ops = {
 	.release = vgpu_exported_release,
 };
 
-/* The pages of a part of the region; both ends are inside. */
+/* Collects the pages of a part of the region; both ends are inside the region. */
 static void vgpu_export_pages(const struct vgpu_runs *runs, u64 first, u64 n, struct page **pages)
 {
 	u64 i, pos = 0, run_end;
@@ -179,8 +180,8 @@ static struct dma_buf *vgpu_export_make(struct vgpu_region *region, u64 first, u
 /**
  * vgpu_export - VGPU_IOCTL_EXPORT
  * @client: the client, locked
- * @call: checked by vgpu_check_export(); fd and dmabuf are written. vgpu_export_install() or
- *	vgpu_export_drop() has to follow.
+ * @call: checked by vgpu_check_export(); fd and dmabuf are written. To be followed by
+ * 	vgpu_export_install() or vgpu_export_drop().
  *
  * Return: 0 or an error.
  */
@@ -198,7 +199,7 @@ int vgpu_export(struct vgpu_client *client, struct vgpu_export_call *call)
 	if (!region || region->stuck)
 		return -ENOENT;
 	if (region->attach)
-		return -EOPNOTSUPP; /* the descriptor that it was imported from can be passed on */
+		return -EOPNOTSUPP; /* the descriptor used for the import can be passed on */
 	if (!region->dirty)
 		return -EACCES;
 	if (!vgpu_range_ok(arg->offset, arg->length, region->runs.npages << PAGE_SHIFT))
@@ -217,7 +218,7 @@ int vgpu_export(struct vgpu_client *client, struct vgpu_export_call *call)
 }
 
 /**
- * vgpu_export_install - the caller knows the number: it becomes a descriptor
+ * vgpu_export_install - install the descriptor after its number was delivered to the caller
  * @call: of vgpu_export()
  */
 void vgpu_export_install(struct vgpu_export_call *call)
@@ -226,7 +227,7 @@ void vgpu_export_install(struct vgpu_export_call *call)
 }
 
 /**
- * vgpu_export_drop - the caller does not know the number
+ * vgpu_export_drop - drop the dma-buf when the number could not be delivered to the caller
  * @call: of vgpu_export()
  */
 void vgpu_export_drop(struct vgpu_export_call *call)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The device of vgpu_fake.h. */
+/* Implements the device of vgpu_fake.h. */
 #include <linux/dma-mapping.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -58,7 +58,10 @@ static bool fake_notify(struct virtqueue *vq)
 {
 	struct vgpu_fake *fake = to_fake(vq->vdev);
 
-	/* The driver holds its lock: the device acts elsewhere, as a real one does. */
+	/*
+	 * The driver holds its lock, so the device answers in a work item, as asynchronously as a
+	 * real device.
+	 */
 	if (vq->index == VGPU_VQ_CONTROL && !fake->hold)
 		schedule_work(&fake->kick);
 	if (vq->index == VGPU_VQ_EVENT && fake->echoes) {
@@ -217,7 +220,7 @@ static void fake_serve(struct work_struct *work)
 }
 
 /**
- * vgpu_fake_kick - look at the control queue now
+ * vgpu_fake_kick - process the control queue
  * @fake: the device
  */
 void vgpu_fake_kick(struct vgpu_fake *fake)
@@ -227,7 +230,7 @@ void vgpu_fake_kick(struct vgpu_fake *fake)
 }
 
 /**
- * vgpu_fake_answer_kept - answer late what was left without an answer
+ * vgpu_fake_answer_kept - answer requests that were left without an answer
  * @fake: the device, not reset since
  * @status: enum vgpu_status
  */
@@ -248,10 +251,10 @@ void vgpu_fake_answer_kept(struct vgpu_fake *fake, u32 status)
 /**
  * vgpu_fake_event - put an event on the event queue, without an interrupt
  * @fake: the device
- * @event: what the driver finds in its buffer
+ * @event: contents of the driver's buffer
  * @used: bytes that the device claims to have written
  *
- * Return: false when the driver has no buffer there.
+ * Return: false when the queue has no buffer.
  */
 bool vgpu_fake_event(struct vgpu_fake *fake, const struct vgpu_event *event, u32 used)
 {
@@ -266,7 +269,7 @@ bool vgpu_fake_event(struct vgpu_fake *fake, const struct vgpu_event *event, u32
 }
 
 /**
- * vgpu_fake_event_irq - interrupt of the event queue
+ * vgpu_fake_event_irq - raise the interrupt of the event queue
  * @fake: the device
  */
 void vgpu_fake_event_irq(struct vgpu_fake *fake)
@@ -280,8 +283,8 @@ static void fake_release(struct device *dev)
 }
 
 /**
- * vgpu_fake_new - a good device, not plugged in
- * @test: fails when there is no memory
+ * vgpu_fake_new - allocate a device that follows the ABI, not plugged in
+ * @test: the case; fails without memory
  */
 struct vgpu_fake *vgpu_fake_new(struct kunit *test)
 {
@@ -303,17 +306,17 @@ struct vgpu_fake *vgpu_fake_new(struct kunit *test)
 	fake->vdev.id.vendor = VGPU_PCI_VENDOR_ID;
 	fake->vdev.config = &fake_ops;
 	fake->vdev.dev.release = fake_release;
-	/* What a bus with an address width has: dma-bufs are mapped for the device. */
+	/* DMA masks of a bus: dma-bufs are mapped for the device. */
 	fake->vdev.dev.coherent_dma_mask = DMA_BIT_MASK(64);
 	fake->vdev.dev.dma_mask = &fake->vdev.dev.coherent_dma_mask;
 	return fake;
 }
 
 /**
- * vgpu_fake_plug - put the device on the virtio bus, where the driver finds it
- * @fake: the device; it has to be unplugged, also when the driver refuses it
+ * vgpu_fake_plug - put the device on the virtio bus, which probes the driver
+ * @fake: the device; to be unplugged by the caller, even if the driver refuses it
  *
- * Return: 0, or the bus' error. See vgpu_fake_dev() for what the driver thinks of it.
+ * Return: 0, or the bus' error. vgpu_fake_dev() tells whether the driver accepted the device.
  */
 int vgpu_fake_plug(struct vgpu_fake *fake)
 {
@@ -327,7 +330,7 @@ int vgpu_fake_plug(struct vgpu_fake *fake)
 	u32 i;
 	int err;
 
-	/* Not the queues' numbers: those are the rule, but no rule of virtio. */
+	/* Differ from the queue numbers: both are usually equal, but virtio does not require it. */
 	for (i = 0; i < VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS; i++)
 		res.notify_off[i] = VGPU_FAKE_NOTIFY_OFF(i);
 	vgpu_res_for_test = &res;
@@ -337,8 +340,8 @@ int vgpu_fake_plug(struct vgpu_fake *fake)
 }
 
 /**
- * vgpu_fake_unplug - take the device away
- * @fake: gone afterwards, unless the driver still has open files
+ * vgpu_fake_unplug - remove the device from the bus
+ * @fake: freed, unless the driver still has open files
  */
 void vgpu_fake_unplug(struct vgpu_fake *fake)
 {
@@ -349,7 +352,7 @@ void vgpu_fake_unplug(struct vgpu_fake *fake)
  * vgpu_fake_dev - the driver's object for the device
  * @fake: plugged in
  *
- * Return: NULL when the driver has refused it.
+ * Return: the object, or NULL if the driver refused the device.
  */
 struct vgpu_dev *vgpu_fake_dev(struct vgpu_fake *fake)
 {

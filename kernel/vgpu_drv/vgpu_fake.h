@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A vgpu-cuda device made of memory, for the KUnit suites: a virtio device on the virtio bus with
- * split virtqueues, whose device side is a work item that answers requests as the test says.
+ * A vgpu-cuda device in memory, for the KUnit suites: a virtio device on the virtio bus with split
+ * virtqueues; its device side is a work item that answers requests as the test specifies.
  */
 #ifndef VGPU_FAKE_H
 #define VGPU_FAKE_H
@@ -26,7 +26,7 @@
  * @vq: the driver's side
  * @pages: memory of the ring
  * @ring: its layout
- * @avail: next available entry that the device has not seen
+ * @avail: next available entry to be processed by the device
  */
 struct vgpu_fake_vq {
 	struct virtqueue *vq;
@@ -37,9 +37,9 @@ struct vgpu_fake_vq {
 
 /**
  * struct vgpu_fake_kept - a request that was left without an answer
- * @head: its descriptor
+ * @head: head of the descriptor chain
  * @resp: room for the answer
- * @resp_len: bytes
+ * @resp_len: size of @resp, bytes
  */
 struct vgpu_fake_kept {
 	u32 head;
@@ -58,18 +58,18 @@ struct vgpu_fake_kept {
  * @vq: the queues
  * @nvqs: number of queues, 0 after a reset
  * @kick: the device side of the control queue
- * @answer: writes the answer to @cmd and returns how many bytes it claims to have written. NULL:
- *	everything is VGPU_S_OK.
+ * @answer: writes the answer to @cmd and returns the number of bytes it claims to have written.
+ * 	NULL: VGPU_S_OK for every request.
  * @bad_id: answer with this descriptor number instead, -1: the right one
  * @hold: do not process the control queue until vgpu_fake_kick()
  * @echoes: number of further kicks of the event queue that add a WAKE of slot 0
- * @requests: requests seen
- * @count: requests seen, by type
- * @resets: resets
+ * @requests: number of requests processed
+ * @count: number of requests processed, by type
+ * @resets: number of resets
  * @last_pin: copy of the last PIN request without its runs
  * @kept: requests without an answer, see vgpu_fake_answer_kept()
- * @nkept: number of them
- * @ctx: for the test
+ * @nkept: number of @kept
+ * @ctx: private data of the test
  */
 struct vgpu_fake {
 	struct virtio_device vdev;

@@ -4,7 +4,7 @@
  * driver fails, and resources taken by the driver are counted. The kernel's own failslab leaves
  * GFP_KERNEL alone unless configured through debugfs, which a unit test cannot reach.
  *
- * The last include of a file, or of vgpu.h. Empty without CONFIG_VGPU_CUDA_KUNIT_TEST.
+ * To be included last in a file, or in vgpu.h. Empty without CONFIG_VGPU_CUDA_KUNIT_TEST.
  */
 #ifndef VGPU_FAULT_H
 #define VGPU_FAULT_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: every request of the driver to the kernel is refused once, in probe, open, CREATE, PIN and
- * recovery: the k-th one, for each k until there is none. After each refusal the driver works, and
- * in the end everything that it has taken was given back. See vgpu_fault.h.
+ * KUnit: fails each request of the driver to the kernel once, in probe, open, CREATE, PIN and
+ * recovery: the k-th request, for each k until none is left. After each failure the driver works,
+ * and in the end all its resources are released. See vgpu_fault.h.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
@@ -12,7 +12,7 @@
 #include "vgpu_compat.h"
 #include "vgpu_fake.h"
 
-/* More requests than any step makes: a step that never succeeds is a fault, too. */
+/* More requests than any step makes: a step that never succeeds is a failure, too. */
 #define VGPU_FAULT_MOST 400
 #define VGPU_FAULT_PAGES 40
 
@@ -25,10 +25,10 @@ static struct page *fault_page;
 static unsigned int fault_npages = 1;
 
 /**
- * vgpu_fault_hit - is this the one that is refused?
- * @gfp: what it may not be refused with: __GFP_NOFAIL
+ * vgpu_fault_hit - check whether this request is to fail
+ * @gfp: flags of the request; __GFP_NOFAIL never fails
  *
- * Only what the arming task asks for counts: work items run whenever they like.
+ * Counts requests of the arming task only, as work items run at any time.
  */
 bool vgpu_fault_hit(gfp_t gfp)
 {
@@ -39,8 +39,8 @@ bool vgpu_fault_hit(gfp_t gfp)
 }
 
 /**
- * vgpu_fault_took - counts an allocation
- * @p: it, or NULL
+ * vgpu_fault_took - count an allocation
+ * @p: the allocation, or NULL
  */
 void *vgpu_fault_took(void *p)
 {
@@ -50,8 +50,8 @@ void *vgpu_fault_took(void *p)
 }
 
 /**
- * vgpu_fault_gave - counts a release
- * @p: what is released, or NULL
+ * vgpu_fault_gave - count a release
+ * @p: memory to be released, or NULL
  */
 void vgpu_fault_gave(const void *p)
 {
@@ -60,9 +60,9 @@ void vgpu_fault_gave(const void *p)
 }
 
 /**
- * vgpu_fault_memory - what vgpu_fault_pin() pins
- * @page: the first of contiguous pages; NULL: nothing can be pinned
- * @npages: number of them, not 0
+ * vgpu_fault_memory - set the pages that vgpu_fault_pin() pins
+ * @page: the first of contiguous pages; NULL: pinning fails
+ * @npages: number of pages, not 0
  */
 void vgpu_fault_memory(struct page *page, unsigned int npages)
 {
@@ -71,7 +71,7 @@ void vgpu_fault_memory(struct page *page, unsigned int npages)
 }
 
 /**
- * vgpu_fault_pinned - how many pages are pinned now
+ * vgpu_fault_pinned - number of pages that are pinned now
  */
 int vgpu_fault_pinned(void)
 {
@@ -79,10 +79,10 @@ int vgpu_fault_pinned(void)
 }
 
 /**
- * vgpu_fault_pin - in place of pin_user_pages_fast(): the test has no address space of a process
- * @addr: page number N stands for page N of vgpu_fault_memory(), which begin anew after the last
- * @n: pages wanted; a third of them is had, as the real one may do
- * @flags: not looked at
+ * vgpu_fault_pin - replaces pin_user_pages_fast(): the test has no address space of a process
+ * @addr: page number N stands for page N of vgpu_fault_memory(), modulo the number of pages
+ * @n: pages wanted; only a third is pinned, as pin_user_pages_fast() may do
+ * @flags: ignored
  * @pages: out
  */
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages)
@@ -99,7 +99,7 @@ int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **
 }
 
 /**
- * vgpu_fault_unpin - in place of unpin_user_pages()
+ * vgpu_fault_unpin - replaces unpin_user_pages()
  * @pages: from vgpu_fault_pin()
  * @n: number
  */
@@ -109,10 +109,10 @@ void vgpu_fault_unpin(struct page **pages, unsigned long n)
 }
 
 /**
- * vgpu_fault_unpin_range - in place of unpin_user_page_range_dirty_lock()
+ * vgpu_fault_unpin_range - replaces unpin_user_page_range_dirty_lock()
  * @page: from vgpu_fault_pin()
  * @n: number
- * @dirty: not looked at
+ * @dirty: ignored
  */
 void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty)
 {
@@ -122,8 +122,8 @@ void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty)
 static bool delivers = true;
 
 /**
- * vgpu_fault_deliver - whether vgpu_fault_to_user() reaches a task of the tests
- * @on: false: it fails, as with memory that the process has unmapped
+ * vgpu_fault_deliver - set whether vgpu_fault_to_user() reaches a task of the tests
+ * @on: false: it fails, as for unmapped memory
  */
 void vgpu_fault_deliver(bool on)
 {
@@ -134,9 +134,9 @@ void vgpu_fault_deliver(bool on)
 #undef copy_from_user
 
 /**
- * vgpu_fault_to_user - in place of copy_to_user(): a task of the tests has no address space
- * @to: address of a process; of the tests, which have none, of the kernel
- * @from: what is copied
+ * vgpu_fault_to_user - replaces copy_to_user(): tasks of the tests have no address space
+ * @to: user-space address of a process; for tasks of the tests, a kernel address
+ * @from: source
  * @n: bytes
  *
  * Return: bytes that were not copied.
@@ -152,9 +152,9 @@ unsigned long vgpu_fault_to_user(void __user *to, const void *from, unsigned lon
 }
 
 /**
- * vgpu_fault_from_user - in place of copy_from_user(), likewise
- * @to: where to
- * @from: address as of vgpu_fault_to_user()
+ * vgpu_fault_from_user - replaces copy_from_user(), see vgpu_fault_to_user()
+ * @to: destination
+ * @from: address as for vgpu_fault_to_user()
  * @n: bytes
  *
  * Return: bytes that were not copied.
@@ -174,7 +174,7 @@ static void arm(unsigned int k)
 	fault_task = current;
 }
 
-/* True when something was refused since arm(). */
+/* Returns true if a request failed since arm(). */
 static bool disarm(void)
 {
 	fault_task = NULL;
@@ -204,7 +204,7 @@ static int pin(struct vgpu_client *client, u32 *region)
 	return err;
 }
 
-/* A client that does what every program does. */
+/* A client makes all calls of an ordinary program. */
 static void works(struct kunit *test, struct vgpu_dev *dev)
 {
 	struct vgpu_client *client = vgpu_client_open(dev, NULL, NULL);
@@ -228,7 +228,7 @@ static void vgpu_fault_probe(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, vgpu_fake_plug(fake), 0);
 		fired = disarm();
 		dev = vgpu_fake_dev(fake);
-		/* Refused, or served in full. */
+		/* Refused, or fully functional. */
 		if (dev)
 			works(test, dev);
 		else
@@ -287,7 +287,7 @@ static void vgpu_fault_create(struct kunit *test)
 		err = create(client);
 		fired = disarm();
 		KUNIT_EXPECT_EQ(test, err != 0, fired);
-		/* Nothing has reached the device: it may be tried again. */
+		/* The device was not reached, so CREATE may be repeated. */
 		if (err)
 			err = create(client);
 		KUNIT_EXPECT_EQ_MSG(test, err, 0, "refusal %u", k);
@@ -331,7 +331,7 @@ static void vgpu_fault_pins(struct kunit *test)
 		} else {
 			KUNIT_EXPECT_TRUE(test, fired);
 		}
-		/* A part that the device may have stays pinned until the client ends. */
+		/* Parts that the device may have stay pinned until the client ends. */
 		if (client->nregions) {
 			vgpu_client_close(client);
 			client = vgpu_client_open(dev, NULL, NULL);
@@ -350,7 +350,7 @@ static void vgpu_fault_pins(struct kunit *test)
 	vgpu_fault_memory(NULL, 1);
 }
 
-/* EXPORT of a region of one client, and IMPORT of that by another. */
+/* EXPORTs a region of a client, and IMPORTs it into another. */
 static int export_import(struct vgpu_client *from, struct vgpu_client *to, u32 region)
 {
 	struct vgpu_export_call call = { .uapi = { .region = region, .length = 4 * PAGE_SIZE } };
@@ -371,7 +371,7 @@ static int export_import(struct vgpu_client *from, struct vgpu_client *to, u32 r
 	return err;
 }
 
-/* The kernel closes files of kernel threads a little later. */
+/* The kernel closes files of kernel threads asynchronously. */
 static bool settles(const atomic_t *count, int want)
 {
 	int i;
@@ -405,7 +405,7 @@ static void vgpu_fault_dmabuf(struct kunit *test)
 		err = export_import(from, to, region);
 		fired = disarm();
 		KUNIT_EXPECT_TRUE(test, !err || fired);
-		/* A part that the device may have stays until the client ends. */
+		/* Parts that the device may have are kept until the client ends. */
 		if (to->nregions) {
 			vgpu_client_close(to);
 			to = vgpu_client_open(vgpu_fake_dev(fake), NULL, NULL);
@@ -438,11 +438,11 @@ static void vgpu_fault_recovery(struct kunit *test)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
 	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
 		KUNIT_EXPECT_EQ(test, vgpu_dev_freeze(dev), 0);
-		dev->next_start = jiffies; /* as if it had been down for long */
+		dev->next_start = jiffies; /* as after a long time down */
 		arm(k);
 		err = vgpu_dev_recover(dev);
 		fired = disarm();
-		/* The device stays down, and the next attempt brings it back. */
+		/* The device stays down, and the next attempt restarts it. */
 		if (err) {
 			KUNIT_EXPECT_TRUE(test, fired);
 			dev->next_start = jiffies;

@@ -2,8 +2,8 @@
 /*
  * DOC: /dev/vgpu*
  *
- * An open file belongs to the address space that opened it. A process that inherits it or is sent
- * it may only close it: CUDA's state cannot be shared with a child, and a window must not be
+ * An open file belongs to the address space that opened it. A process that inherits or receives the
+ * file may only close it: CUDA's state cannot be shared with a child, and a window must not be
  * reachable from two processes. The client ends with that address space, even while the file is
  * still open elsewhere.
  */
@@ -16,9 +16,9 @@
 static int vgpu_open(struct inode *inode, struct file *file)
 {
 	/*
-	 * misc_open() has put the device there, and keeps it from being deregistered meanwhile by a
-	 * mutex that every misc device of the system needs (kvm, fuse, tun): nothing waits here. A
-	 * device that was lost is brought back by the first ioctl.
+	 * misc_open() has set private_data, and prevents deregistration meanwhile with a mutex
+	 * shared by all misc devices of the system (kvm, fuse, tun): open must not wait. A lost
+	 * device is restarted by the first ioctl.
 	 */
 	struct vgpu_dev *dev = container_of(file->private_data, struct vgpu_dev, misc);
 	struct vgpu_client *client;
@@ -61,6 +61,6 @@ const struct file_operations vgpu_fops = {
 	.open = vgpu_open,
 	.release = vgpu_release,
 	.unlocked_ioctl = vgpu_file_ioctl,
-	.compat_ioctl = compat_ptr_ioctl, /* all structures are the same for 32-bit callers */
+	.compat_ioctl = compat_ptr_ioctl, /* all structures have the same layout for 32 bits */
 	.mmap = vgpu_mmap,
 };

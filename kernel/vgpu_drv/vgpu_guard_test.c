@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: one failure has one victim. A device that lives and does not answer one request, files
- * that outlive their process, users that want every slot, and other things that must cost nobody
- * else.
+ * KUnit: a failure affects a single client. A live device that does not answer one request, files
+ * that outlive their process, users that want every slot, and other cases that must not harm the
+ * rest.
  */
 #include <linux/kthread.h>
 #include <linux/virtio_config.h>
@@ -67,7 +67,7 @@ static struct vgpu_client *new_client(struct kunit *test)
 	return client;
 }
 
-/* Answers everything but one type of request. */
+/* Answers all requests but those of one type. */
 static u32 silent_about(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			u32 resp_len)
 {
@@ -82,11 +82,11 @@ static void be_silent_about(struct vgpu_guard_env *env, u32 type)
 	env->fake->answer = silent_about;
 }
 
-/* ---- silence about one request ---- */
+/* ---- an unanswered request ---- */
 
 /*
- * A worker that cannot be ended: its slot is out of use, the device and the other clients are not.
- * The late answer gives the slot back.
+ * A worker that cannot be ended: its slot is out of use, but the device and other clients work. The
+ * late answer frees the slot.
  */
 static void vgpu_guard_destroy_late(struct kunit *test)
 {
@@ -115,7 +115,7 @@ static void vgpu_guard_destroy_late(struct kunit *test)
 	unplug(test);
 }
 
-/* The same, but a reset comes in place of the answer. */
+/* The same, but the device is reset instead of answering. */
 static void vgpu_guard_destroy_reset(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -128,7 +128,7 @@ static void vgpu_guard_destroy_reset(struct kunit *test)
 	env->fake->answer = NULL;
 	vgpu_dev_lost(env->dev, "the test says so");
 	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(env->dev), 0);
-	next = new_client(test); /* the same slot: the zombie must not give it away */
+	next = new_client(test); /* the same slot: the end of the zombie must not free it */
 	flush_work(&env->dev->reap_work);
 	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
 	KUNIT_EXPECT_TRUE(test, test_bit(next->slot, env->dev->slots.busy));
@@ -136,7 +136,7 @@ static void vgpu_guard_destroy_reset(struct kunit *test)
 	unplug(test);
 }
 
-/* The device is taken away while a zombie waits: nothing is left behind. */
+/* The device is unplugged while a zombie waits: nothing is leaked. */
 static void vgpu_guard_destroy_removed(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -154,7 +154,7 @@ static void vgpu_guard_destroy_removed(struct kunit *test)
 	vgpu_dev_put(dev);
 }
 
-/* A device that refuses to end a worker: the slot stays out of use, and nothing else happens. */
+/* A device that refuses to end a worker: the slot stays out of use, without further effects. */
 static u32 refuse_destroy(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			  u32 resp_len)
 {
@@ -184,7 +184,7 @@ static u32 refuse_pin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, vo
 	return resp_len;
 }
 
-/* A worker that cannot be ended may have mapped what it never answered for: the pages stay. */
+/* A worker that cannot be ended may have mapped regions with an unanswered PIN: pages stay. */
 static void vgpu_guard_pin_stuck(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -209,7 +209,7 @@ static void vgpu_guard_pin_stuck(struct kunit *test)
 	__free_page(page);
 }
 
-/* Silence about PING too: the device is lost, and only then. */
+/* The device is lost only if PING is not answered either. */
 static u32 silent_at_all(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			 u32 resp_len)
 {
@@ -231,7 +231,7 @@ static void vgpu_guard_ping_silent(struct kunit *test)
 	unplug(test);
 }
 
-/* A host without PING: silence means that it is lost, as before; but a start may take longer. */
+/* A host without PING: silence means that the device is lost; but a start may take longer. */
 static void vgpu_guard_old_host(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -251,8 +251,8 @@ static void vgpu_guard_old_host(struct kunit *test)
 }
 
 /*
- * A start that is never answered by a device that lives: the caller gets an errno of its own, after
- * twelve times timeout_ms, which is waited in ten parts.
+ * A live device that never answers CREATE: the caller gets -ETIMEDOUT after twelve times
+ * timeout_ms, each waited in ten slices.
  */
 static void vgpu_guard_create_late(struct kunit *test)
 {
@@ -266,13 +266,13 @@ static void vgpu_guard_create_late(struct kunit *test)
 	late = vgpu_client_open(env->dev, NULL, NULL);
 	start = jiffies;
 	KUNIT_EXPECT_EQ(test, create(late), -ETIMEDOUT);
-	/* One less: the first part may end a jiffy early. */
+	/* 11 instead of 12: the first slice may end a jiffy early. */
 	KUNIT_EXPECT_GE(test, jiffies - start,
 			11 * 10 * (msecs_to_jiffies(vgpu_timeout_ms / 10) + 1));
 	KUNIT_EXPECT_EQ(test, env->dev->state, VGPU_DEV_LIVE);
 	KUNIT_EXPECT_EQ(test, create(late), -EBUSY);
 	KUNIT_EXPECT_TRUE(test, test_bit(late->slot, env->dev->slots.busy));
-	vgpu_client_close(late); /* DESTROY is answered, the start is not yet */
+	vgpu_client_close(late); /* DESTROY is answered, CREATE is not yet */
 	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 1U);
 	vgpu_fake_answer_kept(env->fake, VGPU_S_WORKER);
 	flush_work(&env->dev->reap_work);
@@ -282,7 +282,7 @@ static void vgpu_guard_create_late(struct kunit *test)
 	unplug(test);
 }
 
-/* A queue full of silent requests: PING has its place, DESTROY is sent when there is room. */
+/* A queue full of unanswered requests: PING has a reserved place, DESTROY waits for room. */
 static void vgpu_guard_queue_full(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -300,7 +300,7 @@ static void vgpu_guard_queue_full(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
 	env->fake->answer = NULL;
 	vgpu_fake_answer_kept(env->fake, VGPU_S_OK);
-	flush_work(&env->dev->reap_work); /* takes the first back and sends the second */
+	flush_work(&env->dev->reap_work); /* ends the first, sends the second DESTROY */
 	vgpu_fake_kick(env->fake);
 	flush_work(&env->dev->reap_work);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 2U);
@@ -310,7 +310,7 @@ static void vgpu_guard_queue_full(struct kunit *test)
 
 /* ---- the end of a process ---- */
 
-/* The address space ends, the file is open elsewhere: worker and slot end, once. */
+/* The address space ends while the file is open elsewhere: worker and slot end, once. */
 static void vgpu_guard_mm_gone(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -331,7 +331,7 @@ static void vgpu_guard_mm_gone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, reason, (u32)VGPU_DEAD_EXITED);
 	vgpu_client_close(client);
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
-	/* One that never was a client: nothing to end, and it cannot become one. */
+	/* A file that never became a client: nothing to end, and it cannot become one any more. */
 	client = vgpu_client_open(env->dev, NULL, NULL);
 	vgpu_client_mm_gone(client);
 	flush_work(&client->end_work);
@@ -340,7 +340,7 @@ static void vgpu_guard_mm_gone(struct kunit *test)
 	unplug(test);
 }
 
-/* The worker of an ended process does not end: closing the file later frees the rest. */
+/* The worker of a process that has exited does not end: closing the file later frees the rest. */
 static void vgpu_guard_mm_gone_late(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -355,7 +355,7 @@ static void vgpu_guard_mm_gone_late(struct kunit *test)
 	vgpu_fake_answer_kept(env->fake, VGPU_S_OK);
 	flush_work(&env->dev->reap_work);
 	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
-	vgpu_client_close(client); /* frees it: KASAN would complain of a second time */
+	vgpu_client_close(client); /* frees it; KASAN would report a double free */
 	unplug(test);
 }
 
@@ -377,8 +377,8 @@ static int opener_fn(void *arg)
 }
 
 /*
- * open() is called under a mutex of the whole system: it must not wait while the device is being
- * reset, which is done with dev->mutex held.
+ * open() is called under a system-wide mutex: it must not wait for a reset of the device, which is
+ * done with dev->mutex held.
  */
 static void vgpu_guard_open_waits_not(struct kunit *test)
 {
@@ -408,7 +408,7 @@ static void vgpu_guard_open_waits_not(struct kunit *test)
 
 /* ---- slots ---- */
 
-/* One user gets no more than the cap; another, and one that is exempt, still get a slot. */
+/* A user gets at most the cap; another user, and an exempt one, still get a slot. */
 static void vgpu_guard_slots_per_user(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -424,7 +424,7 @@ static void vgpu_guard_slots_per_user(struct kunit *test)
 	}
 	for (i = 0; i < 3; i++)
 		KUNIT_EXPECT_EQ(test, create(client[i]), 0);
-	KUNIT_EXPECT_EQ(test, create(client[3]), -EUSERS); /* three quarters of four */
+	KUNIT_EXPECT_EQ(test, create(client[3]), -EUSERS); /* three quarters of 4 slots */
 	vgpu_clients_per_user = 4;
 	KUNIT_EXPECT_EQ(test, create(client[3]), 0);
 	vgpu_client_close(client[3]);
@@ -444,8 +444,8 @@ static void vgpu_guard_slots_per_user(struct kunit *test)
 }
 
 /*
- * A worker that dies while it starts: until CREATE is refused, the window must not be mapped, for
- * the mapping would stay when the slot goes to the next client.
+ * A worker that dies while starting: until CREATE is refused, the window must not be mapped, as the
+ * mapping would persist when the slot goes to the next client.
  */
 static u32 die_then_refuse(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			   u32 resp_len)
@@ -482,7 +482,7 @@ static void vgpu_guard_dead_while_starting(struct kunit *test)
 	env->fake->answer = NULL;
 	KUNIT_EXPECT_EQ(test, create(client), 0);
 	KUNIT_EXPECT_EQ(test, vgpu_map_allowed(client), 0);
-	/* The one that serves now is alive. */
+	/* The new client of the slot is alive. */
 	KUNIT_EXPECT_EQ(test, vgpu_client_wait(client, client->wake_seq, 0, &seq, &reason),
 			-ETIMEDOUT);
 	KUNIT_EXPECT_EQ(test, reason, 0U);
@@ -490,7 +490,7 @@ static void vgpu_guard_dead_while_starting(struct kunit *test)
 	unplug(test);
 }
 
-/* ---- limits, places, times ---- */
+/* ---- limits, offsets, deadlines ---- */
 
 static void vgpu_guard_timeout_range(struct kunit *test)
 {
@@ -509,7 +509,7 @@ static void vgpu_guard_timeout_range(struct kunit *test)
 	kfree(((struct vgpu_guard_env *)test->priv)->fake);
 }
 
-/* An encrypted guest cannot share memory: the device is refused. */
+/* An encrypted guest cannot share memory: the device is rejected. */
 static void vgpu_guard_encrypted(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -521,7 +521,7 @@ static void vgpu_guard_encrypted(struct kunit *test)
 	vgpu_fake_unplug(env->fake);
 }
 
-/* Doorbells are where the device says; each queue has its own. */
+/* Doorbells are at the device's offsets; each queue has its own. */
 static void vgpu_guard_doorbells(struct kunit *test)
 {
 	struct vgpu_guard_env *env = test->priv;
@@ -544,7 +544,7 @@ static void vgpu_guard_doorbells(struct kunit *test)
 	unplug(test);
 }
 
-/* 32-bit programs name pages with 32 bits. */
+/* mmap2() of 32-bit programs has 32 bits for the page number. */
 static void vgpu_guard_offsets_32bit(struct kunit *test)
 {
 	KUNIT_EXPECT_LE(test, VGPU_DOORBELL_OFFSET >> PAGE_SHIFT, (u64)U32_MAX);
@@ -559,7 +559,7 @@ static void vgpu_guard_time_namespace(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_deadline(-1, 50), -1LL);
 	KUNIT_EXPECT_EQ(test, vgpu_deadline(100, 30), 70LL);
 	KUNIT_EXPECT_EQ(test, vgpu_deadline(100, -30), 130LL);
-	KUNIT_EXPECT_EQ(test, vgpu_deadline(100, 300), 0LL); /* past, and not "none" */
+	KUNIT_EXPECT_EQ(test, vgpu_deadline(100, 300), 0LL); /* past, and not negative ("none") */
 	KUNIT_EXPECT_EQ(test, vgpu_deadline(S64_MAX, -1), S64_MAX);
 	kfree(((struct vgpu_guard_env *)test->priv)->fake);
 }

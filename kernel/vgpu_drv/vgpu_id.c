@@ -9,7 +9,7 @@
 /**
  * vgpu_ids_init - make all ids free
  * @ids: the set
- * @count: number of ids, cut to VGPU_MAX_CLIENTS
+ * @count: number of ids, at most VGPU_MAX_CLIENTS are used
  */
 void vgpu_ids_init(struct vgpu_ids *ids, u32 count)
 {
@@ -38,9 +38,9 @@ int vgpu_ids_alloc(struct vgpu_ids *ids)
 }
 
 /**
- * vgpu_ids_free - give an id back
+ * vgpu_ids_free - release an id
  * @ids: the set
- * @id: what vgpu_ids_alloc() returned; any other number changes nothing
+ * @id: return value of vgpu_ids_alloc(); ignored if not allocated
  */
 void vgpu_ids_free(struct vgpu_ids *ids, u32 id)
 {
@@ -52,8 +52,8 @@ void vgpu_ids_free(struct vgpu_ids *ids, u32 id)
  * vgpu_region_id_alloc - store a region under a new id
  * @regions: the client's regions, initialised with XA_FLAGS_ALLOC1
  * @entry: the region
- * @next: kept by the caller: ids are used in turn, so that an id that was just given back is not
- *	the next one handed out
+ * @next: cursor kept by the caller: ids are allocated in turn, so that a freed id is not reused at
+ * 	once
  * @id: out: never 0
  *
  * Return: 0, -ENOMEM, or -EBUSY when all ids are taken.
@@ -62,5 +62,5 @@ int vgpu_region_id_alloc(struct xarray *regions, void *entry, u32 *next, u32 *id
 {
 	int err = xa_alloc_cyclic(regions, id, entry, XA_LIMIT(1, U32_MAX), next, GFP_KERNEL);
 
-	return err < 0 ? err : 0; /* 1 says that the counter wrapped */
+	return err < 0 ? err : 0; /* 1: the counter wrapped */
 }

@@ -13,7 +13,7 @@ static struct vgpu_ids *ids_new(struct kunit *test, u32 count)
 	return ids;
 }
 
-/* Every id is handed out once, then -ENOSPC: for one slot, for a few, and at the limit. */
+/* Every id is allocated once, then -ENOSPC: with one slot, a few, and at the limit. */
 static void vgpu_id_all_once(struct kunit *test)
 {
 	static const u32 counts[] = { 1, 2, VGPU_MAX_CLIENTS - 1, VGPU_MAX_CLIENTS };
@@ -29,7 +29,7 @@ static void vgpu_id_all_once(struct kunit *test)
 	}
 }
 
-/* A count beyond the table is cut, not believed. */
+/* A count beyond the table is clamped. */
 static void vgpu_id_count_is_cut(struct kunit *test)
 {
 	struct vgpu_ids *ids = ids_new(test, VGPU_MAX_CLIENTS + 1);
@@ -40,7 +40,7 @@ static void vgpu_id_count_is_cut(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, n, (u32)VGPU_MAX_CLIENTS);
 }
 
-/* An id that came back is the last one to be handed out again. */
+/* A freed id is reused last. */
 static void vgpu_id_delayed_reuse(struct kunit *test)
 {
 	struct vgpu_ids *ids = ids_new(test, 4);
@@ -54,7 +54,7 @@ static void vgpu_id_delayed_reuse(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_ids_alloc(ids), -ENOSPC);
 }
 
-/* With one free slot there is no choice. */
+/* A single free slot is reused at once. */
 static void vgpu_id_reuse_of_the_only_one(struct kunit *test)
 {
 	struct vgpu_ids *ids = ids_new(test, 3);
@@ -66,7 +66,7 @@ static void vgpu_id_reuse_of_the_only_one(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_ids_alloc(ids), 1);
 }
 
-/* An id that was never handed out changes nothing. */
+/* Freeing an id that was never allocated has no effect. */
 static void vgpu_id_free_out_of_range(struct kunit *test)
 {
 	struct vgpu_ids *ids = ids_new(test, 2);
@@ -79,7 +79,7 @@ static void vgpu_id_free_out_of_range(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_ids_alloc(ids), -ENOSPC);
 }
 
-/* Region ids are never 0, and one that was given back is not the next one. */
+/* Region ids are never 0, and a freed id is not the next one. */
 static void vgpu_id_regions(struct kunit *test)
 {
 	struct xarray regions;
@@ -99,7 +99,7 @@ static void vgpu_id_regions(struct kunit *test)
 	xa_destroy(&regions);
 }
 
-/* The counter wraps past 2^32 to 1, over ids that are in use. */
+/* The counter wraps past 2^32 to 1, and skips ids in use. */
 static void vgpu_id_regions_wrap(struct kunit *test)
 {
 	struct xarray regions;

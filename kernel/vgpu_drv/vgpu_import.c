@@ -2,14 +2,15 @@
 /*
  * DOC: import
  *
- * A region whose pages are those of a dma-buf: of another driver (vgem, udmabuf, virtio-gpu), or of
- * ours. The driver attaches to it as the device that will use the memory. Mappings of most
- * exporters hold page frames without pages (VM_PFNMAP), so PIN of a mapping would be refused.
+ * A region with the pages of a dma-buf of another driver (vgem, udmabuf, virtio-gpu), or of this
+ * driver. The driver attaches to the dma-buf with the device that will use the memory. Mappings of
+ * most exporters hold page frames without pages (VM_PFNMAP), so PIN of such a mapping would be
+ * refused.
  *
- * What the worker gets is the guest's physical addresses. They are what the DMA API answers for a
- * device without an IOMMU in front and without bounce buffers; anything else is refused, and so is
- * what is not RAM of the guest: the memory of another device lies behind addresses that the host
- * cannot map into a worker.
+ * The worker gets guest-physical addresses. The DMA API returns these for a device without an IOMMU
+ * in front of it and without bounce buffers; any other address is refused, and so is memory that is
+ * not RAM of the guest: the memory of another device lies behind addresses that the host cannot map
+ * into a worker.
  */
 #include <linux/device.h>
 #include <linux/dma-buf.h>
@@ -34,7 +35,10 @@ static bool vgpu_is_ram(u64 pfn)
 	       !is_zone_device_page(pfn_to_page(pfn));
 }
 
-/* The pages of one segment that lie in [@first, @last) of the dma-buf; @pos is where it begins. */
+/*
+ * Adds the pages of a segment that lie in [@first, @last) of the dma-buf; the segment begins at
+ * @pos.
+ */
 static int vgpu_import_segment(struct vgpu_region *region, struct device *dev, dma_addr_t addr,
 			       u64 pos, u64 npages, u64 first, u64 last)
 {
@@ -69,17 +73,17 @@ static int vgpu_import_pages(struct vgpu_region *region, u64 first, u64 last)
 		pos += sg_dma_len(sg) >> PAGE_SHIFT;
 		cond_resched();
 	}
-	/* An exporter that maps less than it says. */
+	/* The exporter has mapped less than the dma-buf's size. */
 	return pos < last ? -EOPNOTSUPP : 0;
 }
 
-/* What an exporter says when it does not want this device is not one number. */
+/* Maps the error of an exporter that refuses this device, which is not a fixed number. */
 static int vgpu_import_errno(long err)
 {
 	return err == -ENOMEM || err == -EINTR ? err : -EOPNOTSUPP;
 }
 
-/* On failure @region->attach is NULL, and the reference of @dmabuf stays the caller's. */
+/* On failure @region->attach is NULL, and the caller keeps its reference of @dmabuf. */
 static int vgpu_import_attach(struct vgpu_client *client, struct vgpu_region *region,
 			      struct dma_buf *dmabuf)
 {
@@ -103,9 +107,9 @@ static int vgpu_import_attach(struct vgpu_client *client, struct vgpu_region *re
 }
 
 /**
- * vgpu_import_release - lets go of the dma-buf of an imported region
- * @region: the region; the worker does not have it any more. No dma-buf holds it, so its client and
- *	the device are still there.
+ * vgpu_import_release - detach the dma-buf of an imported region
+ * @region: the region, no longer mapped by the worker and not held by a dma-buf, so its client and
+ * 	the device still exist
  */
 void vgpu_import_release(struct vgpu_region *region)
 {
@@ -128,10 +132,10 @@ static int vgpu_import_check_file(const struct dma_buf *dmabuf, const struct vgp
 }
 
 /**
- * vgpu_import_dmabuf - the part of vgpu_import() that has the dma-buf
+ * vgpu_import_dmabuf - the part of vgpu_import() after the look-up of the dma-buf
  * @client: the client, locked, allowed to have one more region
- * @arg: as for vgpu_import(); its descriptor is not looked at
- * @dmabuf: the dma-buf; the reference stays the caller's
+ * @arg: as for vgpu_import(); the descriptor is ignored
+ * @dmabuf: the dma-buf; the caller keeps its reference
  */
 int vgpu_import_dmabuf(struct vgpu_client *client, struct vgpu_import *arg, struct dma_buf *dmabuf)
 {
@@ -148,7 +152,7 @@ int vgpu_import_dmabuf(struct vgpu_client *client, struct vgpu_import *arg, stru
 	err = vgpu_import_attach(client, region, dmabuf);
 	if (err)
 		goto put;
-	get_dma_buf(dmabuf); /* the region's */
+	get_dma_buf(dmabuf); /* reference of the region */
 	err = vgpu_import_pages(region, first, first + npages);
 	if (!err)
 		err = vgpu_region_enter(client, region, &pin);
@@ -167,7 +171,8 @@ put:
  * @client: the client, locked
  * @arg: checked by vgpu_check_import(); region and worker_va are written
  *
- * Return: 0 or an error; then nothing stays imported, except what the device may still reach.
+ * Return: 0 or an error; then nothing stays imported, except memory that the device may still
+ * access.
  */
 int vgpu_import(struct vgpu_client *client, struct vgpu_import *arg)
 {

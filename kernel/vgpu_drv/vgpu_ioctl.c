@@ -2,8 +2,8 @@
 /*
  * DOC: ioctls
  *
- * One table: number (which holds the size), check, action. The argument is copied in once; checks
- * and actions see the copy. The ABI is uapi/vgpu_ioctl.h.
+ * A table with the number (including the size), the check and the action of each ioctl. The
+ * argument is copied in once; checks and actions use the copy. The ABI is uapi/vgpu_ioctl.h.
  */
 #include <linux/sched.h>
 #include <linux/uaccess.h>
@@ -25,11 +25,11 @@ union vgpu_arg {
 /**
  * struct vgpu_ioctl_row - one ioctl
  * @cmd: its number
- * @check: the in fields; pure
+ * @check: checks the in fields; pure
  * @run: the action; with the client locked unless @unlocked
- * @undo: takes @run back when its result cannot be delivered, or NULL when closing does
- * @commit: what can only be done once the result was delivered, or NULL
- * @unlocked: it sleeps without limit and must not keep others out
+ * @undo: undoes @run if its result cannot be delivered, or NULL if closing the file does
+ * @commit: final step after the result was delivered, or NULL
+ * @unlocked: @run may sleep without limit and must not block other ioctls
  */
 struct vgpu_ioctl_row {
 	unsigned int cmd;
@@ -45,7 +45,7 @@ static int vgpu_query_check(const union vgpu_arg *arg)
 	return vgpu_check_query(&arg->query);
 }
 
-/* A file that is not a client yet brings a device back that was lost. */
+/* Restarts a lost device on behalf of a file that is not a client yet. */
 static int vgpu_revive(struct vgpu_client *client)
 {
 	return READ_ONCE(client->state) == VGPU_CLIENT_NEW ? vgpu_dev_recover(client->dev) : 0;
@@ -197,7 +197,9 @@ static const struct vgpu_ioctl_row vgpu_ioctls[] = {
 	{ VGPU_IOCTL_IMPORT, vgpu_import_check, vgpu_import_run, .undo = vgpu_import_undo },
 };
 
-/* WAIT says what it saw even when it fails; nothing else writes its argument back on an error. */
+/*
+ * WAIT returns its results even with an error; no other ioctl writes its argument back on an error.
+ */
 static bool vgpu_writes_back(unsigned int cmd, int err)
 {
 	if (!err)
@@ -221,13 +223,12 @@ static int vgpu_ioctl_locked(struct vgpu_client *client, const struct vgpu_ioctl
 }
 
 /**
- * vgpu_ioctl - dispatch
- * @client: of the file; the caller has checked that the address space is its own
+ * vgpu_ioctl - dispatch an ioctl
+ * @client: of the file; the caller has checked that it belongs to the current address space
  * @cmd: number
  * @user: argument
  *
- * Return: 0, -ENOTTY for a number that is not known (or has another size), -EFAULT, or the ioctl's
- * own errors.
+ * Return: 0, -ENOTTY for an unknown number (or another size), -EFAULT, or the ioctl's own errors.
  */
 long vgpu_ioctl(struct vgpu_client *client, unsigned int cmd, void __user *user)
 {

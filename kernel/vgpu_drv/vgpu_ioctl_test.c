@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: vgpu_ioctl.c: each field that an ioctl returns, by a value of its own, and each ioctl
- * whose result cannot be delivered (EFAULT): it leaves pages, regions, charges and descriptors as
- * they were.
+ * KUnit: vgpu_ioctl.c: each output field, by a distinct value, and each ioctl whose result cannot
+ * be delivered (EFAULT): it leaves pages, regions, charges and descriptors unchanged.
  */
 #include <linux/dma-buf.h>
 #include <linux/fdtable.h>
@@ -81,7 +80,10 @@ static void vgpu_ioctl_create(struct kunit *test)
 	vgpu_client_close(other);
 }
 
-/* WAIT says what it saw when its time has passed and when the device is lost, and only then. */
+/*
+ * WAIT writes its results back on success, on timeout and for a lost device, but not on other
+ * errors.
+ */
 static void vgpu_ioctl_wait(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -107,7 +109,7 @@ static void vgpu_ioctl_wait(struct kunit *test)
 	flush_work(&env->dev->reset_work);
 }
 
-/* What an ioctl may leave behind. */
+/* Resources that an ioctl may leave behind. */
 struct vgpu_left {
 	int pinned, fd;
 	unsigned int regions;
@@ -143,10 +145,7 @@ static void expect_undone(struct kunit *test, const char *name, unsigned int cmd
 	KUNIT_EXPECT_EQ_MSG(test, after.charged, before.charged, "%s: charges", name);
 }
 
-/*
- * PIN, EXPORT, IMPORT: first undelivered, then delivered, and each result is what the next one
- * takes.
- */
+/* PIN, EXPORT, IMPORT: first undelivered, then delivered, each using the previous result. */
 static void vgpu_ioctl_undelivered(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

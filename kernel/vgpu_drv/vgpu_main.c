@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * vgpu_drv: the guest driver of the vgpu-cuda virtio device. Binding, module parameters, and the
- * device file; the rest is in the files beside this one.
+ * device file.
  */
 #include <linux/idr.h>
 #include <linux/module.h>
@@ -10,21 +10,24 @@
 #include "vgpu.h"
 #include "vgpu_compat.h"
 
-/* More devices than any machine has; bounds the numbers in /dev. */
+/* Maximum number of devices, more than any machine has; bounds the numbers in /dev. */
 #define VGPU_MAX_DEVICES 64
 
-/* Shorter than a loaded host may take for any answer; longer than anybody waits for a dead one. */
+/*
+ * Range of timeout_ms, ms. The minimum is shorter than a loaded host may take to answer, the
+ * maximum longer than a user waits for a dead host.
+ */
 #define VGPU_TIMEOUT_MS_MIN 100
 #define VGPU_TIMEOUT_MS_MAX 3600000
 
 unsigned int vgpu_timeout_ms = 10000;
 
 /**
- * vgpu_timeout_set - the module parameter timeout_ms, when loading and through sysfs
- * @text: what was written
+ * vgpu_timeout_set - set the module parameter timeout_ms, when loading and through sysfs
+ * @text: the value written
  * @param: the parameter
  *
- * Return: 0, or -EINVAL: out of range; the former value stays.
+ * Return: 0, or -EINVAL if out of range; the former value is kept.
  */
 int vgpu_timeout_set(const char *text, const struct kernel_param *param)
 {
@@ -61,7 +64,7 @@ MODULE_PARM_DESC(hotplug, "stay loaded without a device and wait for one to be p
 #ifdef MODULE
 #define VGPU_NEEDS_DEVICE (!vgpu_hotplug)
 #else
-#define VGPU_NEEDS_DEVICE false /* built in: the bus may be searched after this driver starts */
+#define VGPU_NEEDS_DEVICE false /* built in: the bus may be probed after this driver starts */
 #endif
 
 static DEFINE_IDA(vgpu_index);
@@ -69,7 +72,7 @@ static atomic_t vgpu_seen = ATOMIC_INIT(0);
 static atomic_t vgpu_bound = ATOMIC_INIT(0);
 
 /**
- * vgpu_validate - feature bits, before they are negotiated
+ * vgpu_validate - check the feature bits before negotiation
  * @vdev: the device; bits that this driver cannot serve are cleared
  *
  * Return: 0, or -ENODEV when the device cannot be used.
@@ -80,9 +83,9 @@ int vgpu_validate(struct virtio_device *vdev)
 		dev_err(&vdev->dev, "the vgpu-cuda device is refused: not a virtio 1.0 device\n");
 		return -ENODEV;
 	}
-	/* The value of a doorbell is a constant in user space. */
+	/* User space stores a constant doorbell value. */
 	__virtio_clear_bit(vdev, VIRTIO_F_NOTIFICATION_DATA);
-	/* Behind an IOMMU the address of a page is not what PIN would send. */
+	/* Behind an IOMMU, the physical addresses sent by PIN are not valid for the device. */
 	if (virtio_has_feature(vdev, VIRTIO_F_ACCESS_PLATFORM)) {
 		dev_warn(&vdev->dev, "no pinned memory: the device is behind an IOMMU\n");
 		__virtio_clear_bit(vdev, VGPU_F_PIN);
@@ -158,7 +161,7 @@ static void vgpu_config_changed(struct virtio_device *vdev)
 {
 	struct vgpu_dev *dev = vdev->priv;
 
-	/* The configuration itself is fixed: what can have changed is the status. */
+	/* The configuration is fixed, so only the status can have changed. */
 	if (dev)
 		queue_work(system_long_wq, &dev->reset_work);
 }
@@ -202,7 +205,7 @@ static const unsigned int vgpu_features[] = {
 static struct virtio_driver vgpu_driver = {
 	.driver.name = "vgpu_drv",
 	.driver.owner = THIS_MODULE,
-	/* insmod reports whether there is a device. */
+	/* Synchronous, so that insmod reports whether there is a device. */
 	.driver.probe_type = PROBE_FORCE_SYNCHRONOUS,
 	.id_table = vgpu_ids,
 	.feature_table = vgpu_features,

@@ -2,15 +2,15 @@
 /*
  * DOC: mappings of the window and the doorbell
  *
- * Device pages are installed by page faults only, so that one place decides whether the client
+ * Device pages are installed by page faults only, so that a single place checks whether the client
  * still owns its slot (under dev->map_sem). When the device is lost they are unmapped, and the next
- * access gets a private page of zeroes: the process goes on and learns from VGPU_IOCTL_WAIT what
- * happened, instead of dying of SIGBUS, and the slot can be given to someone else.
+ * access gets a private zero page: the process continues and learns the reason from
+ * VGPU_IOCTL_WAIT, instead of being killed by SIGBUS, and the slot can be reused.
  *
  * The window is RAM of the host and must be mapped write-back. x86 would map it uncached where the
  * firmware's MTRRs say "uncached" for the PCI hole (pat_x_mtrr_type()), and some hosts honour that,
- * which makes it a hundred times slower. So the page table entries are written as they are, without
- * asking the PAT tracking, as i915 does for its own apertures (remap_io_mapping()).
+ * which makes it a hundred times slower. The page table entries are therefore written without PAT
+ * tracking, as i915 does for its own apertures (remap_io_mapping()).
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -37,7 +37,7 @@ static int vgpu_install_pte(pte_t *pte, unsigned long addr, void *data)
 	return 0;
 }
 
-/* The whole window at once: all of it will be used, and a fault is dear in a VM. */
+/* Installs the whole window at once: all of it will be used, and a fault is expensive in a VM. */
 static vm_fault_t vgpu_fault_window(struct vm_fault *vmf, struct vgpu_client *client)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -104,11 +104,12 @@ static const struct vm_operations_struct vgpu_vm_ops = {
 };
 
 /**
- * vgpu_map_allowed - may this client map its window and doorbell
+ * vgpu_map_allowed - check that a client may map its window and doorbell
  * @client: the client
  *
- * Of a dead worker the window may still be read. Of one that died before it served it may not:
- * CREATE is then refused, and the slot goes to another client while this file is open.
+ * The window of a dead worker may still be read. If the worker died before serving, the window must
+ * not be mapped: CREATE is refused then, and the slot goes to another client while this file is
+ * open.
  *
  * Return: 0, -ENXIO before CREATE_CLIENT, -ENODEV when the device is gone.
  */
@@ -123,8 +124,8 @@ int vgpu_map_allowed(struct vgpu_client *client)
 
 /**
  * vgpu_map - mmap() of the window or the doorbell
- * @client: the client; it holds the slot as long as the mapping exists, since the mapping holds the
- *	file
+ * @client: the client; keeps the slot as long as the mapping exists, since the mapping holds the
+ * 	file
  * @vma: the new mapping
  *
  * Return: 0, -ENXIO before CREATE_CLIENT, -ENODEV when the device is gone, -EINVAL, -EPERM.
@@ -151,7 +152,7 @@ int vgpu_map(struct vgpu_client *client, struct vm_area_struct *vma)
 }
 
 /**
- * vgpu_map_zap - unmap all device pages of clients that have lost their slot
+ * vgpu_map_zap - unmap all device pages of clients that lost their slot
  * @dev: the device, dev->mutex held
  */
 void vgpu_map_zap(struct vgpu_dev *dev)
@@ -159,7 +160,7 @@ void vgpu_map_zap(struct vgpu_dev *dev)
 	struct vgpu_client *client;
 
 	lockdep_assert_held(&dev->mutex);
-	/* Faults that still saw a slot have installed their page when this returns. */
+	/* Waits for faults that still saw a slot to install their page. */
 	down_write(&dev->map_sem);
 	up_write(&dev->map_sem);
 	list_for_each_entry(client, &dev->clients, node)
@@ -168,7 +169,7 @@ void vgpu_map_zap(struct vgpu_dev *dev)
 }
 
 /**
- * vgpu_map_free_blanks - free the stand-in pages of a client that has no mappings any more
+ * vgpu_map_free_blanks - free the zero pages of a client without mappings
  * @client: the client
  */
 void vgpu_map_free_blanks(struct vgpu_client *client)

@@ -2,17 +2,17 @@
 /*
  * DOC: pinned memory
  *
- * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), charged
+ * A region is user memory that the worker also maps. Its pages are pinned (FOLL_LONGTERM), charged
  * to the user (vgpu_account.c), and described to the device as runs of contiguous pages, in as many
- * requests as its limit asks for. They are released when the device has said that the worker has
- * unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of them keeps
- * them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The pages of an
- * imported region are the exporter's (vgpu_import.c).
+ * requests as the device's limit requires. They are released when the device has confirmed that the
+ * worker has unmapped them, or is gone; never earlier, even if the caller is killed. A dma-buf of
+ * the pages keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c).
+ * The pages of an imported region belong to the exporter (vgpu_import.c).
  *
- * That the worker has unmapped a page does not say that nothing of the host refers to it: a driver
- * of a GPU holds pages, not mappings, and a worker that was taken over may keep a registration with
- * it. With the module parameter unpin_keep whatever the device has been told of stays referenced
- * and charged until the device says that the worker is gone, or was reset.
+ * A page unmapped by the worker may still be referenced on the host: a GPU driver holds pages, not
+ * mappings, and a compromised worker may keep a registration with it. With the module parameter
+ * unpin_keep, all pages sent to the device stay referenced and charged until the device confirms
+ * that the worker is gone, or was reset.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -22,17 +22,17 @@
 #include "vgpu.h"
 #include "vgpu_compat.h"
 
-/* Pages that are pinned in one go: their pointers fill a page. */
+/* Maximum number of pages pinned per call: their pointers fill a page. */
 #define VGPU_PIN_BATCH (PAGE_SIZE / sizeof(struct page *))
 
 /**
- * vgpu_region_new - an empty region, charged to the calling user
+ * vgpu_region_new - allocate an empty region, charged to the calling user
  * @client: the client
- * @npages: that it will have
+ * @npages: number of pages that the region will have
  * @flags: VGPU_PIN_FLAG_*
  *
- * Return: the region, whose reference is the caller's, or an ERR_PTR. Nothing else of PIN and
- * IMPORT returns -ENOBUFS: the caller may stage.
+ * Return: the region, with a reference for the caller, or an ERR_PTR. -ENOBUFS of PIN and IMPORT
+ * comes from this function only: the caller may stage.
  */
 struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags)
 {
@@ -75,8 +75,8 @@ static void vgpu_region_release(struct kref *ref)
 }
 
 /**
- * vgpu_region_put - give a reference back; the last one releases the pages
- * @region: the region; no lock is needed, and neither its client nor the device need be there
+ * vgpu_region_put - drop a reference; the last put releases the pages
+ * @region: the region; needs no lock, and neither the client nor the device need exist any more
  */
 void vgpu_region_put(struct vgpu_region *region)
 {
@@ -98,7 +98,7 @@ static int vgpu_pin_batch(struct vgpu_region *region, unsigned long addr, int n,
 	for (i = 0; i < got; i++) {
 		err = vgpu_runs_add(&region->runs, page_to_pfn(pages[i]));
 		if (err) {
-			/* Those before it belong to the region now. */
+			/* The region owns the pages added before the failure. */
 			unpin_user_pages(pages + i, got - i);
 			return err;
 		}
@@ -172,7 +172,7 @@ static int vgpu_pin_send(struct vgpu_client *client, struct vgpu_region *region,
 		region->stuck = true;
 	} else {
 		err = vgpu_status_errno(VGPU_CMD_PIN, status);
-		if (status == VGPU_S_STUCK) /* the worker may have it */
+		if (status == VGPU_S_STUCK) /* the worker may have mapped it */
 			region->stuck = true;
 		if (!err && vgpu_check_pin_resp(&resp, slice->more)) {
 			vgpu_dev_lost(client->dev, "it gave a malformed answer to PIN");
@@ -185,7 +185,7 @@ static int vgpu_pin_send(struct vgpu_client *client, struct vgpu_region *region,
 	return err;
 }
 
-/* Return: 0 when the worker does not have it any more; else the region is stuck or unknown. */
+/* Return: 0 when the worker no longer has the region; else the region is stuck or unknown. */
 static int vgpu_unpin_send(struct vgpu_client *client, struct vgpu_region *region)
 {
 	struct vgpu_resp_hdr resp;
@@ -202,11 +202,11 @@ static int vgpu_unpin_send(struct vgpu_client *client, struct vgpu_region *regio
 	err = vgpu_client_call(client, req, true);
 	if (!err)
 		err = vgpu_req_status(client->dev, req, &resp, &status);
-	if (err || status == VGPU_S_STUCK) /* the worker may still have it */
+	if (err || status == VGPU_S_STUCK) /* the worker may still have it mapped */
 		region->stuck = true;
 	if (!err && status != VGPU_S_NO_CLIENT && status != VGPU_S_WORKER)
 		err = vgpu_status_errno(VGPU_CMD_UNPIN, status);
-	/* Otherwise the worker is gone, and its mappings with it. */
+	/* Otherwise the worker is gone, with all its mappings. */
 	vgpu_req_put(req);
 	return err;
 }
@@ -220,16 +220,16 @@ static int vgpu_pin_announce(struct vgpu_client *client, struct vgpu_region *reg
 
 	while (!err && vgpu_runs_slice(&region->runs, max, &slice))
 		err = vgpu_pin_send(client, region, arg, &slice);
-	/* The device has the parts before the one that failed. It may have dropped them itself. */
+	/* The device has the parts before the failed part, unless it has already dropped them. */
 	if (err && !region->stuck && slice.first && vgpu_unpin_send(client, region) == -ENOMEM)
 		region->stuck = true;
 	return err;
 }
 
 /**
- * vgpu_pin_allowed - may this client have one more region
+ * vgpu_pin_allowed - check that a client may have one more region
  * @client: the client, locked
- * @addr: for the worker, of user space
+ * @addr: address in the worker, of user space
  * @length: bytes
  *
  * Return: 0 or the error of PIN and IMPORT.
@@ -252,7 +252,10 @@ int vgpu_pin_allowed(struct vgpu_client *client, u64 addr, u64 length)
 	return client->nregions < VGPU_MAX_REGIONS ? 0 : -EMFILE;
 }
 
-/* The worker does not have the region any more: gives the client's reference back, or keeps it. */
+/*
+ * Called when the worker no longer has the region. Drops the client's reference, or keeps it
+ * (unpin_keep).
+ */
 static void vgpu_region_leave(struct vgpu_client *client, struct vgpu_region *region)
 {
 	lockdep_assert_held(&client->lock);
@@ -265,12 +268,13 @@ static void vgpu_region_leave(struct vgpu_client *client, struct vgpu_region *re
 }
 
 /**
- * vgpu_region_enter - gives a region that has its pages to the client and the worker
+ * vgpu_region_enter - add a filled region to the client and map it into the worker
  * @client: the client, locked
- * @region: the region; on success the reference is the client's, else it stays the caller's
+ * @region: the region; on success the client takes over the reference, else the caller keeps it
  * @arg: for the worker; region and worker_va are written
  *
- * Return: 0 or an error. What the device may still reach keeps a reference of the client's.
+ * Return: 0 or an error. The client keeps a reference of its own to a region that the device may
+ * still access.
  */
 int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, struct vgpu_pin *arg)
 {
@@ -286,7 +290,7 @@ int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, st
 		arg->region = region->id;
 		return 0;
 	}
-	/* The caller's reference is not the client's. */
+	/* The caller keeps its reference, so the client needs one of its own. */
 	kref_get(&region->ref);
 	if (!region->stuck)
 		vgpu_region_leave(client, region);
@@ -298,8 +302,8 @@ int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, st
  * @client: the client, locked
  * @arg: checked by vgpu_check_pin(); region and worker_va are written
  *
- * Return: 0 or an error; then nothing stays pinned, except what the device may still reach: that is
- * released with the client.
+ * Return: 0 or an error; then nothing stays pinned, except pages that the device may still access:
+ * these are released with the client.
  */
 int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg)
 {
@@ -325,7 +329,8 @@ int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg)
  * @client: the client, locked
  * @id: of the region
  *
- * Return: 0, -ENOENT, or an error; then the pages stay pinned until the client ends.
+ * Return: 0, -ENOENT, or an error; with an error other than -ENOENT the pages stay pinned until the
+ * client ends.
  */
 int vgpu_unpin(struct vgpu_client *client, u32 id)
 {
@@ -346,9 +351,8 @@ int vgpu_unpin(struct vgpu_client *client, u32 id)
 }
 
 /**
- * vgpu_unpin_all - release every region of a client that the device cannot reach any more, and what
- * unpin_keep has kept
- * @client: the client, locked
+ * vgpu_unpin_all - release all regions of a client, including those kept by unpin_keep
+ * @client: the client, locked; the device can no longer access its regions
  */
 void vgpu_unpin_all(struct vgpu_client *client)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: vgpu_pin.c, vgpu_map.c and vgpu_file.c: bounds of regions, what UNPIN says and leaves, who
- * may map what, and flags of mappings.
+ * KUnit: vgpu_pin.c, vgpu_map.c and vgpu_file.c: bounds of regions, results and effects of UNPIN,
+ * access to mmap(), and flags of mappings.
  */
 #include <linux/dma-buf.h>
 #include <linux/fs.h>
@@ -48,7 +48,7 @@ static int pin(struct vgpu_client *client, u64 npages, u32 *region)
 	return err;
 }
 
-/* VGPU_MAX_REGIONS at a time, for each client; a place that UNPIN gives back is had again. */
+/* At most VGPU_MAX_REGIONS at a time per client; a region freed by UNPIN can be replaced. */
 static void vgpu_pin_most_regions(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -70,7 +70,7 @@ static void vgpu_pin_most_regions(struct kunit *test)
 	vgpu_client_close(other);
 }
 
-/* One region may be as large as the VM's quota, and no larger; 0: there is none. */
+/* A region may be as large as the VM's quota, and no larger; 0: no quota. */
 static void vgpu_pin_quota(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -107,7 +107,7 @@ static int unpin_with(struct vgpu_client_env *env, u32 region, u32 status)
 	return err;
 }
 
-/* A worker that is gone has no mappings: the pages are free. */
+/* A worker that is gone has no mappings: UNPIN releases the pages. */
 static void vgpu_unpin_worker_gone(struct kunit *test)
 {
 	static const u32 gone[] = { VGPU_S_OK, VGPU_S_NO_CLIENT, VGPU_S_WORKER };
@@ -125,7 +125,10 @@ static void vgpu_unpin_worker_gone(struct kunit *test)
 	}
 }
 
-/* A refusal leaves all as it was; a worker that may have the pages still keeps them to its end. */
+/*
+ * A refused UNPIN changes nothing; if the worker may still have the pages, they are kept until it
+ * ends.
+ */
 static void vgpu_unpin_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -146,8 +149,8 @@ static void vgpu_unpin_refused(struct kunit *test)
 }
 
 /*
- * A mapping goes to no child, does not grow, is in no core dump, and cannot be made executable
- * later.
+ * A mapping is not inherited by children, does not grow, is not dumped, and cannot be made
+ * executable later.
  */
 static void vgpu_map_flags(struct kunit *test)
 {
@@ -200,7 +203,7 @@ static void vgpu_file_of_mm(struct kunit *test)
 	vgpu_client_close(client);
 }
 
-/* A dma-buf is mapped shared, and as far as it goes. */
+/* A dma-buf is mapped shared, and within its size. */
 static void vgpu_map_exported(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

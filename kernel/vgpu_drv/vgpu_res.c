@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the device says about itself: configuration space, shared-memory region, doorbells. */
+/* Resources described by the device: configuration space, shared-memory region, doorbells. */
 #include <linux/cc_platform.h>
 #include <linux/device.h>
 #include <linux/ioport.h>
@@ -14,7 +14,7 @@
  * @vdev: the device
  * @cfg: out
  *
- * Read field by field, once: each access may be a message from QEMU to its backend.
+ * Reads each field once: each access may be a message from QEMU to its backend.
  *
  * Return: 0, -ENODEV or -EINVAL with the reason in the log.
  */
@@ -46,7 +46,10 @@ static bool vgpu_cap_read(struct pci_dev *pdev, u8 want, struct vgpu_notify_cap 
 	     pos = pci_find_next_capability(pdev, pos, PCI_CAP_ID_VNDR)) {
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, cfg_type), &type);
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, bar), &cap->bar);
-		/* A BAR number above 5 is reserved: virtio says to ignore the capability. */
+		/*
+		 * A BAR number above 5 is reserved: a capability with such a BAR is to be ignored
+		 * (virtio).
+		 */
 		if (type != want || cap->bar > 5)
 			continue;
 		pci_read_config_byte(pdev, pos + offsetof(struct virtio_pci_cap, cap_len),
@@ -55,7 +58,10 @@ static bool vgpu_cap_read(struct pci_dev *pdev, u8 want, struct vgpu_notify_cap 
 				      &cap->offset);
 		pci_read_config_dword(pdev, pos + offsetof(struct virtio_pci_cap, length),
 				      &cap->length);
-		/* Follows the capability of the doorbells; unused in others. */
+		/*
+		 * Present after the notification capability only; unused for the other
+		 * capabilities.
+		 */
 		pci_read_config_dword(pdev, pos + offsetof(struct virtio_pci_notify_cap,
 							   notify_off_multiplier),
 				      &cap->multiplier);
@@ -65,8 +71,8 @@ static bool vgpu_cap_read(struct pci_dev *pdev, u8 want, struct vgpu_notify_cap 
 }
 
 /*
- * queue_notify_off of all queues. The driver's probe comes before the virtio core looks for queues,
- * so that nobody else uses queue_select.
+ * Reads queue_notify_off of all queues. The driver's probe runs before the virtio core sets up
+ * queues, so queue_select has no other user.
  */
 static int vgpu_notify_offsets(struct pci_dev *pdev, struct vgpu_res *res)
 {
@@ -132,16 +138,16 @@ static int vgpu_notify_get(struct virtio_device *vdev, struct vgpu_res *res)
 #endif
 
 #ifdef CONFIG_VGPU_CUDA_KUNIT_TEST
-/* The device of the unit tests is not on PCI: this says where it pretends to be. */
+/* Memory of the device in unit tests, which is not on PCI. */
 const struct vgpu_res *vgpu_res_for_test;
-/* The unit tests' kernel pretends to be an encrypted guest. */
+/* Set by unit tests to simulate an encrypted guest. */
 bool vgpu_encrypted_for_test;
 #else
 #define vgpu_encrypted_for_test false
 #endif
 
 /**
- * vgpu_guest_ok - refuse guests whose memory the device cannot share
+ * vgpu_guest_ok - check that the guest can share memory with the device
  * @vdev: the device, for the log
  *
  * Return: 0, or -EOPNOTSUPP with the reason in the log.
@@ -158,7 +164,7 @@ int vgpu_guest_ok(struct virtio_device *vdev)
 }
 
 /**
- * vgpu_res_get - find and claim the device's memory
+ * vgpu_res_get - locate and claim the device's memory
  * @vdev: the device
  * @res: out
  *

@@ -33,7 +33,7 @@ static int vgpu_runs_grow(struct vgpu_runs *runs)
 /**
  * vgpu_runs_add - append one page
  * @runs: the list, zeroed before the first call
- * @pfn: its page frame; extends the last run when it follows it
+ * @pfn: page frame of the page; extends the last run if adjacent to its end
  *
  * Return: 0 or -ENOMEM (the list is unchanged).
  */
@@ -58,7 +58,7 @@ int vgpu_runs_add(struct vgpu_runs *runs, u64 pfn)
 }
 
 /**
- * vgpu_runs_free - forget all runs (the pages are the caller's business)
+ * vgpu_runs_free - free the list of runs (the pages are released by the caller)
  * @runs: the list; empty afterwards
  */
 void vgpu_runs_free(struct vgpu_runs *runs)
@@ -71,9 +71,9 @@ void vgpu_runs_free(struct vgpu_runs *runs)
  * vgpu_runs_slice - the next part of at most @max runs
  * @runs: the list
  * @max: runs in one request, not 0
- * @slice: in: the part before (zeroed for the first call); out: the next one
+ * @slice: in: the previous part (zeroed for the first call); out: the next part
  *
- * Return: false when there is none.
+ * Return: false after the last part.
  */
 bool vgpu_runs_slice(const struct vgpu_runs *runs, u32 max, struct vgpu_slice *slice)
 {
@@ -90,13 +90,13 @@ bool vgpu_runs_slice(const struct vgpu_runs *runs, u32 max, struct vgpu_slice *s
 }
 
 /**
- * vgpu_runs_encode - write a part of the list as the device wants it
+ * vgpu_runs_encode - encode a part of the list in the format of the device
  * @runs: the list
- * @slice: which part
+ * @slice: the part
  * @out: room for slice->n entries
  *
- * The address of a page is its guest-physical address: the device reaches guest memory without an
- * IOMMU in between (the driver does not offer PIN otherwise, see vgpu_validate()).
+ * Addresses of pages are guest-physical: the device accesses guest memory without an IOMMU
+ * (otherwise the driver does not offer PIN, see vgpu_validate()).
  */
 void vgpu_runs_encode(const struct vgpu_runs *runs, const struct vgpu_slice *slice,
 		      struct vgpu_pin_run *out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Runs of physically contiguous pages: how pinned memory is stored and sent. Pure. */
+/* Runs of physically contiguous pages, for storing and sending pinned memory. Pure. */
 #ifndef VGPU_RUNS_H
 #define VGPU_RUNS_H
 
@@ -18,10 +18,10 @@ struct vgpu_run {
 };
 
 /**
- * struct vgpu_runs - a list of runs that grows
+ * struct vgpu_runs - a growing list of runs
  * @run: @n valid entries, @cap allocated
  * @n: number of runs
- * @cap: room
+ * @cap: number of runs allocated
  * @npages: pages in all runs
  */
 struct vgpu_runs {
@@ -35,9 +35,9 @@ struct vgpu_runs {
  * struct vgpu_slice - the part of a list that goes into one PIN request
  * @first: index of its first run
  * @n: number of runs
- * @offset: bytes before it
- * @bytes: bytes in it
- * @more: further runs follow
+ * @offset: of the part in the region, bytes
+ * @bytes: length of the part
+ * @more: further parts follow
  */
 struct vgpu_slice {
 	u32 first;

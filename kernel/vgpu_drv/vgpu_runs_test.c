@@ -5,7 +5,7 @@
 
 #include "vgpu_runs.h"
 
-/* n pages that do not follow each other: n runs. */
+/* Adds n pages that are not adjacent: n runs. */
 static void add_scattered(struct kunit *test, struct vgpu_runs *runs, u32 n)
 {
 	u32 i;
@@ -14,7 +14,7 @@ static void add_scattered(struct kunit *test, struct vgpu_runs *runs, u32 n)
 		KUNIT_ASSERT_EQ(test, vgpu_runs_add(runs, 1000 + 2 * i), 0);
 }
 
-/* Pages that follow each other become one run. */
+/* Adjacent pages are merged into one run. */
 static void vgpu_runs_coalesce(struct kunit *test)
 {
 	struct vgpu_runs runs = {};
@@ -46,7 +46,7 @@ static void vgpu_runs_do_not_coalesce(struct kunit *test)
 	vgpu_runs_free(&runs);
 }
 
-/* Page frame 0 is a page like any other. */
+/* Page frame 0 is valid. */
 static void vgpu_runs_frame_zero(struct kunit *test)
 {
 	struct vgpu_runs runs = {};
@@ -58,7 +58,7 @@ static void vgpu_runs_frame_zero(struct kunit *test)
 	vgpu_runs_free(&runs);
 }
 
-/* The list grows over several allocations and keeps what it has. */
+/* The list keeps its contents over several reallocations. */
 static void vgpu_runs_grow_keeps(struct kunit *test)
 {
 	struct vgpu_runs runs = {};
@@ -102,7 +102,7 @@ static void vgpu_runs_limit(struct kunit *test)
 	}
 }
 
-/* The parts of a region are its whole, in order, at the right offsets. */
+/* The parts of a region are complete, in order, and at the right offsets. */
 static void vgpu_runs_split_is_complete(struct kunit *test)
 {
 	struct vgpu_slice slice = {};
@@ -110,7 +110,7 @@ static void vgpu_runs_split_is_complete(struct kunit *test)
 	u64 bytes = 0, pfn = 0;
 	u32 i, seen = 0;
 
-	for (i = 1; i <= 23; i++) { /* runs of 1, 2, 3 ... pages */
+	for (i = 1; i <= 23; i++) { /* runs of 1 to 23 pages */
 		u32 j;
 
 		pfn++;
@@ -130,7 +130,7 @@ static void vgpu_runs_split_is_complete(struct kunit *test)
 	vgpu_runs_free(&runs);
 }
 
-/* No runs, no request. */
+/* An empty list yields no request. */
 static void vgpu_runs_empty(struct kunit *test)
 {
 	struct vgpu_slice slice = {};
@@ -140,7 +140,7 @@ static void vgpu_runs_empty(struct kunit *test)
 	vgpu_runs_free(&runs);
 }
 
-/* Addresses and lengths are bytes, little-endian, and beyond 4 GiB. */
+/* Addresses and lengths are in bytes, little-endian, and may exceed 4 GiB. */
 static void vgpu_runs_encoding(struct kunit *test)
 {
 	struct vgpu_slice slice = { .first = 1, .n = 1 };

@@ -3,12 +3,12 @@
  * DOC: control and event queue
  *
  * A request is two buffers on the control queue and has two owners: the task that waits for the
- * answer, and the queue. Each holds a reference, so a waiter that is killed may leave at once, and
- * the device still writes into memory that is there: the queue's reference is dropped when the
- * device returns the buffers, or after the reset that ends its access to them.
+ * answer, and the queue. Each holds a reference, so a killed waiter may return at once while the
+ * device still writes into valid memory: the queue's reference is dropped when the device returns
+ * the buffers, or after the reset that ends its access to them.
  *
- * The device is not trusted: what it returns is copied out once, checked (vgpu_check.c), and then
- * used. The lengths that it claims are never used as lengths.
+ * The device is not trusted: its data is copied out once, checked (vgpu_check.c), and then used.
+ * Lengths claimed by the device are never used as lengths.
  */
 #include <linux/jiffies.h>
 #include <linux/scatterlist.h>
@@ -18,23 +18,23 @@
 
 #include "vgpu.h"
 
-/* Parts that timeout_ms is waited in. */
+/* Number of slices that timeout_ms is divided into while waiting. */
 #define VGPU_SLICES 10
 
 /*
- * How many times timeout_ms a request may take of a device that lives. With the default that is 120
- * seconds, more than the 70 that the broker gives a worker to start. The end of a client waits for
- * one: its slot can wait without a task.
+ * Maximum wait for a request to a live device, in multiples of timeout_ms. With the default that is
+ * 120 s, more than the 70 s in which the broker gets a worker started. The end of a client waits
+ * for 1: its slot can wait without a task.
  */
 #define VGPU_PATIENCE 12
 #define VGPU_PATIENCE_END 1
 
-/* How many times timeout_ms a device without PING may be silent while a worker starts. */
+/* Maximum silence of a device without PING while a worker starts, in multiples of timeout_ms. */
 #define VGPU_PATIENCE_START 8
 
 /**
- * vgpu_req_alloc - a request with its header filled in
- * @client: whom it is about: it has a slot. NULL for PING
+ * vgpu_req_alloc - allocate a request with its header filled in
+ * @client: subject of the request, with a slot. NULL for PING
  * @type: enum vgpu_cmd_type
  * @cmd_len: bytes of the request
  * @resp_len: bytes of the answer
@@ -43,7 +43,10 @@
  */
 struct vgpu_req *vgpu_req_alloc(struct vgpu_client *client, u32 type, u32 cmd_len, u32 resp_len)
 {
-	/* A client must be able to end: this is one page at most, so the allocator can keep it. */
+	/*
+	 * The end of a client must not fail. The size is at most a page, so __GFP_NOFAIL is
+	 * allowed.
+	 */
 	gfp_t gfp = GFP_KERNEL | (type == VGPU_CMD_CLIENT_DESTROY || type == VGPU_CMD_PING ?
 				  __GFP_NOFAIL : 0);
 	struct vgpu_req *req = kzalloc(sizeof(*req), gfp);
@@ -90,7 +93,7 @@ void vgpu_req_put(struct vgpu_req *req)
 	kref_put(&req->ref, vgpu_req_release);
 }
 
-/* The request leaves the queue. Drops the queue's reference. */
+/* Takes the request off the queue and drops the queue's reference. */
 static void vgpu_req_finish_locked(struct vgpu_dev *dev, struct vgpu_req *req, int result)
 {
 	lockdep_assert_held(&dev->lock);
@@ -106,7 +109,7 @@ static void vgpu_req_finish_locked(struct vgpu_dev *dev, struct vgpu_req *req, i
 	vgpu_req_put(req);
 }
 
-/* Takes what the device has answered. */
+/* Completes the requests that the device has answered. */
 static void vgpu_ctl_poll(struct vgpu_dev *dev)
 {
 	struct vgpu_req *req;
@@ -118,7 +121,7 @@ static void vgpu_ctl_poll(struct vgpu_dev *dev)
 	if (dev->state == VGPU_DEV_LIVE) {
 		do {
 			virtqueue_disable_cb(dev->ctl);
-			/* Bounded: nothing is added while the lock is held. */
+			/* Bounded: no request is added while the lock is held. */
 			while ((req = virtqueue_get_buf(dev->ctl, &used))) {
 				req->used = used;
 				dev->answers++;
@@ -133,7 +136,7 @@ static void vgpu_ctl_poll(struct vgpu_dev *dev)
 		vgpu_dev_lost(dev, "it corrupted the control queue");
 }
 
-/* Places in the queue for @req: one is kept free for a PING. */
+/* Returns the number of places in the queue available to @req: one is reserved for a PING. */
 static unsigned int vgpu_ctl_depth(struct vgpu_dev *dev, const struct vgpu_req *req)
 {
 	return dev->depth - (dev->has_ping && req->client);
@@ -142,9 +145,9 @@ static unsigned int vgpu_ctl_depth(struct vgpu_dev *dev, const struct vgpu_req *
 /**
  * vgpu_req_queue - send a request
  * @dev: the device
- * @req: the request; while it is in the queue, that holds a reference
+ * @req: the request; the queue holds a reference while the request is queued
  *
- * Return: 0, -ENOSPC when the queue is full, -EBUSY for a second PING, -ENODEV.
+ * Return: 0, -ENOSPC if the queue is full, -EBUSY for a second PING, -ENODEV.
  */
 int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 {
@@ -157,7 +160,10 @@ int vgpu_req_queue(struct vgpu_dev *dev, struct vgpu_req *req)
 
 	spin_lock_irqsave(&dev->lock, flags);
 	if (dev->state != VGPU_DEV_LIVE || (req->client && !req->client->attached)) {
-		/* The second: lost and back meanwhile. The slot may be someone else's by now. */
+		/*
+		 * Not attached: the device was lost and is back, and the slot may have another
+		 * owner.
+		 */
 		err = -ENODEV;
 	} else if (!req->client && dev->pinging) {
 		err = -EBUSY;
@@ -189,7 +195,10 @@ static bool vgpu_ctl_has_room(struct vgpu_dev *dev, const struct vgpu_req *req)
 	       READ_ONCE(dev->inflight) < vgpu_ctl_depth(dev, req);
 }
 
-/* Asks the device whether it lives. Nobody waits for this answer: every answer counts. */
+/*
+ * Sends a PING to check that the device is alive. No task waits for its answer, as any answer
+ * counts.
+ */
 static void vgpu_ping(struct vgpu_dev *dev)
 {
 	struct vgpu_req *req = vgpu_req_alloc(NULL, VGPU_CMD_PING, sizeof(struct vgpu_cmd_ping),
@@ -200,11 +209,11 @@ static void vgpu_ping(struct vgpu_dev *dev)
 }
 
 /**
- * struct vgpu_patience - what a waiter has seen
- * @seen: dev->answers when it last changed
- * @silent: slices since then
- * @total: slices since the beginning
- * @most: slices that this request may take
+ * struct vgpu_patience - progress of a wait for an answer
+ * @seen: last value of dev->answers
+ * @silent: number of slices since @seen changed
+ * @total: number of slices since the start
+ * @most: maximum number of slices for the request
  */
 struct vgpu_patience {
 	u32 seen;
@@ -213,14 +222,14 @@ struct vgpu_patience {
 	unsigned int most;
 };
 
-/* After a slice without an answer. Return: 0 to go on, -ETIMEDOUT. */
+/* Called after a slice without an answer. Return: 0 to go on, -ETIMEDOUT. */
 static int vgpu_patience_next(struct vgpu_dev *dev, struct vgpu_req *req, struct vgpu_patience *p)
 {
 	const struct vgpu_cmd_hdr *hdr = req->cmd;
 	unsigned int limit = VGPU_SLICES;
 	u32 now;
 
-	vgpu_ctl_poll(dev); /* in case it is the interrupt that was lost */
+	vgpu_ctl_poll(dev); /* in case the interrupt was lost */
 	now = READ_ONCE(dev->answers);
 	p->silent = now == p->seen ? p->silent + 1 : 0;
 	p->seen = now;
@@ -236,7 +245,7 @@ static int vgpu_patience_next(struct vgpu_dev *dev, struct vgpu_req *req, struct
 	return 0;
 }
 
-/* Return: jiffies left, 0 after a slice in which nothing happened, negative when killed. */
+/* Return: jiffies left, 0 after a slice without an event, negative when killed. */
 static long vgpu_req_slice(struct vgpu_dev *dev, struct vgpu_req *req, bool killable, long slice)
 {
 	if (!req->sent && killable)
@@ -249,19 +258,19 @@ static long vgpu_req_slice(struct vgpu_dev *dev, struct vgpu_req *req, bool kill
 }
 
 /**
- * vgpu_req_run - send a request, if that was not done, and wait for the answer
+ * vgpu_req_run - send a request, unless already sent, and wait for the answer
  * @dev: the device
  * @req: the request; the caller keeps its reference in any case
- * @killable: whether a fatal signal ends the wait; false also means that the client ends
+ * @killable: whether a fatal signal ends the wait; false also means that the client is ending
  *
- * The device is declared lost when it has answered nothing at all for timeout_ms, nor then a PING,
- * if it knows that, for timeout_ms. One that answers others is alive: silence about this request
- * concerns its client only. The time is waited in slices, so that a clock that jumps because the
- * machine was paused ends one slice and not the patience.
+ * The device is declared lost after timeout_ms without any answer, plus another timeout_ms without
+ * an answer to PING if it serves PING. A device that answers other requests is alive: silence about
+ * this request affects its client only. The wait is divided into slices, so that a jump of the
+ * clock while the machine was paused ends a single slice and not the whole wait.
  *
  * Return: 0 when answered (see vgpu_req_status()), -ENODEV when the device is lost, -EINTR when
- * killed, -ETIMEDOUT when the device lives and does not answer this. After the last two the request
- * may still be in the queue (req->sent), and someone has to see to its end.
+ * killed, -ETIMEDOUT when the device is alive but does not answer this request. After the last two
+ * the request may still be in the queue (req->sent), and the caller must see to its end.
  */
 int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable)
 {
@@ -293,8 +302,8 @@ int vgpu_req_run(struct vgpu_dev *dev, struct vgpu_req *req, bool killable)
 }
 
 /**
- * vgpu_req_status - take the answer out of shared memory and check it
- * @dev: the device; declared lost when it does not follow the ABI
+ * vgpu_req_status - copy the answer out of shared memory and check it
+ * @dev: the device; declared lost if the answer violates the ABI
  * @req: a request that was answered
  * @resp: out: req->resp_len bytes
  * @status: out: enum vgpu_status
@@ -320,8 +329,8 @@ void vgpu_ctl_callback(struct virtqueue *vq)
 }
 
 /**
- * vgpu_ctl_fail_locked - let all waiters for an answer return -ENODEV
- * @dev: a device that is lost; it still owns the buffers
+ * vgpu_ctl_fail_locked - make all waiters for an answer return -ENODEV
+ * @dev: a lost device; it still owns the buffers
  */
 void vgpu_ctl_fail_locked(struct vgpu_dev *dev)
 {
@@ -335,7 +344,7 @@ void vgpu_ctl_fail_locked(struct vgpu_dev *dev)
 }
 
 /**
- * vgpu_ctl_drop - take all requests out of the queue of a device that was reset
+ * vgpu_ctl_drop - remove all requests from the queue of a device that was reset
  * @dev: the device
  */
 void vgpu_ctl_drop(struct vgpu_dev *dev)
@@ -364,7 +373,7 @@ static void vgpu_event_handle_locked(struct vgpu_dev *dev, const struct vgpu_eve
 	/* The index was checked against max_clients <= VGPU_MAX_CLIENTS. */
 	client = dev->by_slot[le32_to_cpu(event->client)];
 	if (!client)
-		return; /* closed in the meantime */
+		return; /* closed meanwhile */
 	if (event->type == cpu_to_le32(VGPU_EV_WAKE))
 		vgpu_client_wake_locked(client);
 	else
@@ -396,12 +405,15 @@ static bool vgpu_events_take_locked(struct vgpu_dev *dev, unsigned int *budget)
 }
 
 /**
- * vgpu_events_poll - handle the events that have arrived
+ * vgpu_events_poll - handle pending events
  * @dev: the device
  */
 void vgpu_events_poll(struct vgpu_dev *dev)
 {
-	/* Of all rounds: a device may send the next event just when the queue was found empty. */
+	/*
+	 * Shared by all rounds: the device may send the next event just after the queue was found
+	 * empty.
+	 */
 	unsigned int budget = VGPU_EVENT_BUDGET;
 	bool broken = false, done = true;
 	unsigned long flags;
@@ -413,7 +425,10 @@ void vgpu_events_poll(struct vgpu_dev *dev)
 			done = vgpu_events_take_locked(dev, &budget);
 			broken = !virtqueue_kick(dev->ev) || virtqueue_is_broken(dev->ev);
 		} while (done && !broken && !virtqueue_enable_cb(dev->ev));
-		/* Interrupts stay off until it has run. Under the lock: see vgpu_drop_queues(). */
+		/*
+		 * Interrupts stay off until the work item has run. Under the lock: see
+		 * vgpu_drop_queues().
+		 */
 		if (!done && !broken)
 			schedule_work(&dev->event_work);
 	}
@@ -423,7 +438,7 @@ void vgpu_events_poll(struct vgpu_dev *dev)
 }
 
 /**
- * vgpu_event_work - the rest of a flood of events
+ * vgpu_event_work - handle the rest of a flood of events
  * @work: dev->event_work
  */
 void vgpu_event_work(struct work_struct *work)
@@ -441,7 +456,7 @@ void vgpu_event_callback(struct virtqueue *vq)
 }
 
 /**
- * vgpu_events_alloc - fill the event queue of a device that does not run yet
+ * vgpu_events_alloc - fill the event queue of a device that is not running yet
  * @dev: the device
  *
  * Return: 0, -ENOMEM, or the error of the queue.
@@ -464,7 +479,7 @@ int vgpu_events_alloc(struct vgpu_dev *dev)
 }
 
 /**
- * vgpu_events_drop - take the buffers back from a device that was reset
+ * vgpu_events_drop - free the buffers of the event queue of a device that was reset
  * @dev: the device
  */
 void vgpu_events_drop(struct vgpu_dev *dev)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The frame of vgpu_selftest, shared by its tests. Uses only plain C and the ioctl ABI. */
+/* Common functions of vgpu_selftest's tests. Uses only plain C and the ioctl ABI. */
 #ifndef VGPU_SELFTEST_H
 #define VGPU_SELFTEST_H
 
@@ -14,14 +14,14 @@
 
 #define PAGE 4096ul
 #define ST_DRIVER "/sys/bus/virtio/drivers/vgpu_drv"
-#define ST_LIMIT (1ul << 20) /* of st_limit_set("1") */
+#define ST_LIMIT (1ul << 20) /* pin limit per user of st_limit_set("1"), bytes */
 #define ST_UID 65534 /* an unprivileged user */
 
 extern const char *st_path;	/* the device file */
 extern bool st_allow_unbind;	/* --unbind */
-extern int st_seconds;		/* --seconds: of test_hostile() */
+extern int st_seconds;		/* --seconds: duration of test_hostile(), s */
 extern bool st_ok;		/* of the running test; set to false by CHECK */
-extern const char *st_skip_why; /* of the running test: reason for not running */
+extern const char *st_skip_why; /* of the running test: reason for skipping it */
 
 #define CHECK(cond)                                                                        \
 	do {                                                                               \
@@ -32,7 +32,7 @@ extern const char *st_skip_why; /* of the running test: reason for not running *
 		}                                                                          \
 	} while (0)
 
-/* An ioctl that must fail with the given errno. */
+/* Expects an ioctl to fail with the given errno. */
 #define REFUSED(fd, cmd, arg, want)                                                        \
 	do {                                                                               \
 		errno = 0;                                                                 \

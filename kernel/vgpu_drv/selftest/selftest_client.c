@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* vgpu_selftest: QUERY, CREATE_CLIENT, mmap, and whose file it is. */
+/* vgpu_selftest: QUERY, CREATE_CLIENT, mmap, and ownership of the file. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
@@ -129,7 +129,7 @@ void test_create(void)
 	close(fd);
 }
 
-/* Two opens are two clients. */
+/* Two open files are two clients. */
 void test_two_clients(void)
 {
 	struct vgpu_create_client a, b;
@@ -159,7 +159,7 @@ void test_two_clients(void)
 	close(fa);
 }
 
-/* Far more clients in turn than there are slots; each window starts empty. */
+/* Creates far more clients in turn than there are slots; each window starts zeroed. */
 void test_slot_reuse(void)
 {
 	int i;
@@ -223,14 +223,14 @@ void test_mmap(void)
 	CHECK(mprotect(w, c.window_size, PROT_READ | PROT_EXEC) == -1);
 	CHECK(mremap(w, c.window_size, c.window_size + PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
 	*(volatile uint16_t *)(d + c.doorbell_in_page) = c.doorbell_value;
-	/* A piece in the middle may go; the rest still is the window. */
+	/* A part in the middle may be unmapped; the rest remains mapped. */
 	CHECK(!munmap(w + c.window_size / 2, PAGE));
 	w[c.window_size - 1] = 42;
 	CHECK(w[c.window_size - 1] == 42);
 	w[c.window_size - 1] = 0;
 out:
 	close(fd);
-	/* The mappings hold the client: they stay usable. */
+	/* The mappings hold the client, so they stay usable. */
 	if (w != MAP_FAILED) {
 		w[c.window_size - 1] = 7;
 		CHECK(w[c.window_size - 1] == 7);
@@ -240,7 +240,7 @@ out:
 		munmap(d, PAGE);
 }
 
-/* ---- whose file it is ---- */
+/* ---- ownership of the file ---- */
 
 static sigjmp_buf segv;
 
@@ -263,7 +263,7 @@ static bool readable(volatile char *p)
 	return ok;
 }
 
-/* Everything that another process may try with this file; exit status 0 when all is refused. */
+/* Tries all operations of another process on this file; exit status 0 when all are refused. */
 static int try_all(int fd, const struct vgpu_create_client *c)
 {
 	struct vgpu_query q = { 0 };
@@ -311,13 +311,13 @@ void test_fork(void)
 	}
 	waitpid(pid, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	CHECK(w[c.window_size - 1] == 1); /* the parent's is as it was */
+	CHECK(w[c.window_size - 1] == 1); /* the parent's window is unchanged */
 	w[c.window_size - 1] = 0;
 	munmap(w, c.window_size);
 	close(fd);
 }
 
-/* One process after another takes a slot and leaves its file to a child that lives on. */
+/* Processes in turn take a slot and leave their file to a child that lives on. */
 static void leave_to_child(int end)
 {
 	struct vgpu_create_client c;
@@ -334,8 +334,8 @@ static void leave_to_child(int end)
 }
 
 /*
- * A client ends with its process, also when a child has inherited the file: as many processes as
- * there are slots, and one more, find one.
+ * A client ends with its process, even if a child has inherited the file: more processes in turn
+ * than there are slots each get a slot.
  */
 void test_owner_ends(void)
 {
@@ -348,7 +348,10 @@ void test_owner_ends(void)
 	CHECK(!pipe(ends));
 	fflush(stdout);
 	for (i = 0; st_ok && i <= q.max_clients; i++) {
-		/* The slot is free when the worker is gone, soon after the process. */
+		/*
+		 * The slot becomes free when the worker is gone, shortly after the end of the
+		 * process.
+		 */
 		for (tries = 0, status = 1; status && tries < 100; tries++) {
 			pid = fork();
 			if (!pid) {
@@ -366,7 +369,7 @@ void test_owner_ends(void)
 	close(fd);
 }
 
-/* The file sent to a process that never was a child of its owner after the open. */
+/* The file is sent to a process that was forked before its owner opened it. */
 void test_sent_file(void)
 {
 	struct vgpu_create_client c = { 0 };

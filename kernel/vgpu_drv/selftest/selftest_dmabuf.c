@@ -11,7 +11,7 @@
 
 #define PAGES 8ul
 
-/* A client with PAGES pinned pages. Return: its file, or -1. */
+/* Creates a client with PAGES pinned pages. Return: its file, or -1. */
 static int pinned_client(char **buf, struct vgpu_pin *pin)
 {
 	struct vgpu_query q = { 0 };
@@ -31,7 +31,7 @@ static int pinned_client(char **buf, struct vgpu_pin *pin)
 	return fd;
 }
 
-/* Return: a dma-buf of the whole region, or -1. */
+/* Exports the whole region. Return: the dma-buf, or -1. */
 static int export_all(int fd, uint32_t region)
 {
 	struct vgpu_export e = { .region = region, .length = PAGES * PAGE };
@@ -88,7 +88,7 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* The result cannot be written: no descriptor is left over. */
+/* If the result cannot be written back, no descriptor is leaked. */
 static void export_unwritable(int fd, uint32_t region)
 {
 	struct vgpu_export *e = (void *)st_pages(1);
@@ -102,7 +102,7 @@ static void export_unwritable(int fd, uint32_t region)
 	munmap(e, PAGE);
 }
 
-/* Who outlives whom: the region, the client, the descriptor, its mapping. */
+/* Lifetimes of the region, the client, the descriptor and its mapping. */
 void test_export(void)
 {
 	struct vgpu_unpin unpin = { 0 };
@@ -133,13 +133,13 @@ void test_export(void)
 	CHECK(mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, two, PAGE) == MAP_FAILED);
 	export_unwritable(fd, pin.region);
 
-	/* Another client has no such region. */
+	/* Another client does not have this region. */
 	other = st_client(&c);
 	if (other >= 0) {
 		REFUSED(other, VGPU_IOCTL_EXPORT, &e, ENOENT);
 		close(other);
 	}
-	/* Memory that may only be read. */
+	/* Read-only memory. */
 	ro = (struct vgpu_pin){ .addr = pin.addr, .length = PAGE, .flags = VGPU_PIN_FLAG_READONLY };
 	CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &ro));
 	e = (struct vgpu_export){ .region = ro.region, .length = PAGE };
@@ -202,9 +202,9 @@ void test_import_fields(void)
 	REFUSED(fd, VGPU_IOCTL_IMPORT, &im, EBADF);
 	im = good, im.fd = null;
 	REFUSED(fd, VGPU_IOCTL_IMPORT, &im, EINVAL);
-	im = good, im.fd = fd; /* the device itself */
+	im = good, im.fd = fd; /* descriptor of the device itself */
 	REFUSED(fd, VGPU_IOCTL_IMPORT, &im, EINVAL);
-	/* A mapping of it has no pages that could be pinned: that is what IMPORT is for. */
+	/* A mapping of a dma-buf has no pages that could be pinned: IMPORT serves that purpose. */
 	mapped = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf, 0);
 	pin = (struct vgpu_pin){ .addr = (uintptr_t)mapped, .length = PAGE };
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, EFAULT);
@@ -240,7 +240,7 @@ void test_import(void)
 	e = (struct vgpu_export){ .region = im.region, .length = PAGE };
 	REFUSED(other, VGPU_IOCTL_EXPORT, &e, EOPNOTSUPP);
 	unpin.region = im.region;
-	/* Twice, read-only, and by its own maker. */
+	/* Twice, read-only, and by the exporting client. */
 	im.flags = VGPU_PIN_FLAG_READONLY;
 	CHECK(!ioctl(other, VGPU_IOCTL_IMPORT, &im));
 	CHECK(im.region != unpin.region);
@@ -249,7 +249,7 @@ void test_import(void)
 	REFUSED(other, VGPU_IOCTL_UNPIN, &unpin, ENOENT);
 	munmap(at, 2 * PAGE);
 out:
-	/* Its maker ends first; then the descriptor, the importer, and the mapping. */
+	/* The exporting client ends first; then the descriptor, the importer, and the mapping. */
 	memset(buf, 'x', PAGES * PAGE);
 	munmap(buf, PAGES * PAGE);
 	close(fd);
@@ -262,8 +262,8 @@ out:
 }
 
 /*
- * A client of a user without rights, by root, whose right the client's slot needs. Return: its file;
- * -1: there is none, or this is not root.
+ * Creates a client of an unprivileged user; opened by root, as the client's slot needs its
+ * privilege. Return: its file; -1: none, or not run as root.
  */
 static int poor_client(void)
 {
@@ -276,7 +276,7 @@ static int poor_client(void)
 	return !setuid(ST_UID) ? fd : -1;
 }
 
-/* PIN of all that a user may have. Return: 0, or errno. */
+/* PINs as much as a user may pin. Return: 0, or errno. */
 static int pin_limit(int fd, struct vgpu_pin *pin)
 {
 	*pin = (struct vgpu_pin){ .addr = (uintptr_t)st_pages(ST_LIMIT / PAGE), .length = ST_LIMIT };
@@ -298,7 +298,9 @@ static void send_it(int to, int fd)
 	CHECK(sendmsg(to, &h, 0) == 1);
 }
 
-/* Return: what @run exits with, in a child that cannot take its rights back; -1: killed. */
+/*
+ * Runs @run in a child with its privileges dropped for good. Return: its exit status; -1: killed.
+ */
 static int in_child(void (*run)(int end), int end)
 {
 	int status = 0;
@@ -316,7 +318,7 @@ static int in_child(void (*run)(int end), int end)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* What is unpinned stays counted as long as there is a dma-buf of it, also of a part. */
+/* Unpinned pages stay charged as long as a dma-buf of them exists, even of a part. */
 static void export_to_parent(int end)
 {
 	struct vgpu_unpin unpin = { 0 };
@@ -328,14 +330,14 @@ static void export_to_parent(int end)
 	CHECK(!pin_limit(fd, &pin));
 	dmabuf = export_all(fd, pin.region);
 	CHECK(dmabuf >= 0);
-	close(export_all(fd, pin.region)); /* not counted twice */
+	close(export_all(fd, pin.region)); /* not charged twice */
 	unpin.region = pin.region;
 	CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
 	CHECK(pin_limit(fd, &again) == ENOBUFS);
 	send_it(end, dmabuf);
 }
 
-/* What another process of the same user is told. */
+/* Expected errors for another process of the same user. */
 static void pin_over_limit(int end)
 {
 	struct vgpu_pin pin;
@@ -371,7 +373,10 @@ void test_export_limit(void)
 		goto out;
 	}
 	CHECK(status == 0);
-	/* The first user process is gone; its dma-buf is in the socket, where nobody has it open. */
+	/*
+	 * The first user process has exited; its dma-buf is in the socket only, not in any
+	 * descriptor table.
+	 */
 	CHECK(in_child(pin_over_limit, -1) == 0);
 	CHECK(recvmsg(ends[0], &h, MSG_CMSG_CLOEXEC) == 1);
 	if (CMSG_FIRSTHDR(&h)) {
@@ -381,7 +386,7 @@ void test_export_limit(void)
 		CHECK(in_child(pin_over_limit, -1) == 0);
 		close(fd);
 	}
-	/* Closed: soon, for the file may be put in a work item. */
+	/* Released shortly after close(): the last fput() may be deferred to a work item. */
 	for (tries = 0, status = 1; status == 1 && tries < 20; tries++) {
 		fflush(stdout);
 		if (tries)
@@ -395,11 +400,11 @@ out:
 	close(ends[1]);
 }
 
-/* The 32-bit system call, which a 64-bit program has too; its argument lies below 4 GiB. */
+/* Calls the 32-bit system call, which 64-bit programs have too; its argument lies below 4 GiB. */
 static int ioctl32(int fd, unsigned long cmd, void *arg)
 {
 #ifdef __x86_64__
-	long ret = 54; /* ioctl */
+	long ret = 54; /* number of ioctl() */
 
 	__asm__ volatile("int $0x80" : "+a"(ret)
 			 : "b"((long)fd), "c"((long)cmd), "d"((long)(uintptr_t)arg)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * vgpu_selftest: two ordinary processes and a hostile one, three users, on the device at once. The
- * hostile one pins, unpins, exports, imports, closes, forks, executes, moves and unmaps its memory
- * from several threads at once, and is killed and started again; meanwhile the module is asked to
- * unload and, with --unbind, the device is taken away and given back. The ordinary ones must see
+ * vgpu_selftest: two ordinary processes and a hostile one, of three users, on the device at once.
+ * The hostile process pins, unpins, exports, imports, closes, forks, executes, moves and unmaps its
+ * memory from several threads at once, and is killed and restarted; meanwhile the module is asked
+ * to unload and, with --unbind, the device is unbound and rebound. The ordinary processes must see
  * their own bytes; afterwards the device must work, and nothing may be charged to the hostile user.
- * What the kernel's checkers say of it is in the kernel's log (tests/system/boot/debug.sh).
+ * Reports of the kernel's checkers are in the kernel's log (tests/system/boot/debug.sh).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,12 +23,12 @@
 #define ORDINARY 2
 #define THREADS 4
 #define FILES 4
-#define REGIONS 8 /* of a file */
+#define REGIONS 8 /* regions of a file */
 #define DMABUFS 8
-#define AREA 64ul		/* pages of each of the hostile's two areas */
-#define PAGES 16ul		/* that an ordinary process pins */
-#define LIFE_MS 400		/* of a hostile process */
-#define MOST_S 120		/* an ordinary process has had a turn by then, also when emulated */
+#define AREA 64ul		/* pages of each of the hostile process's two areas */
+#define PAGES 16ul		/* pages pinned by an ordinary process */
+#define LIFE_MS 400		/* life of a hostile process, ms */
+#define MOST_S 120		/* time for an ordinary process to get a turn, even emulated, s */
 #define HOSTILE_UID (ST_UID - 2)
 
 enum { PIN, UNPIN, CLOSE, EXPORT, IMPORT, DROP, MOVE, UNMAP, FORK, EXEC, WAIT, WINDOW, OPEN, NOPS };
@@ -36,7 +36,7 @@ enum { PIN, UNPIN, CLOSE, EXPORT, IMPORT, DROP, MOVE, UNMAP, FORK, EXEC, WAIT, W
 static const char *const names[NOPS] = { "pin",	  "unpin", "close", "export", "import", "drop", "move",
 					 "unmap", "fork",  "exec",  "wait",   "window", "open" };
 
-/* Seen by all processes. */
+/* Shared by all processes. */
 static struct {
 	atomic_bool stop;
 	atomic_uint rounds[ORDINARY];
@@ -47,8 +47,8 @@ static struct {
 /* ---- an ordinary process ---- */
 
 /*
- * Errors that a neighbour, or who takes the device away, may cause. EACCES: devtmpfs makes a node and
- * then sets its mode.
+ * Errors that a neighbour, or unbinding the device, may cause. EACCES: devtmpfs creates a node
+ * before it sets its mode.
  */
 static bool excused(int err)
 {
@@ -58,7 +58,7 @@ static bool excused(int err)
 		 err == ETIMEDOUT));
 }
 
-/* Return: true if the ioctl succeeded. An errno that is not expected counts as a fault. */
+/* Return: true if the ioctl succeeded. An unexpected errno counts as a failure. */
 static bool does(int fd, unsigned long cmd, void *arg)
 {
 	if (!ioctl(fd, cmd, arg))
@@ -67,7 +67,7 @@ static bool does(int fd, unsigned long cmd, void *arg)
 	return false;
 }
 
-/* Bytes that are pinned are the same for the process and through the dma-buf, whatever comes. */
+/* Pinned bytes are the same for the process and through the dma-buf at all times. */
 static bool ordinary_bytes(int fd, char *buf, unsigned char seed)
 {
 	struct vgpu_pin pin = { .addr = (uintptr_t)buf, .length = PAGES * PAGE };
@@ -89,7 +89,7 @@ static bool ordinary_bytes(int fd, char *buf, unsigned char seed)
 	close(e.fd);
 	if (mapped == MAP_FAILED)
 		return false;
-	/* A child has no part in the pinned pages. */
+	/* A child does not share the pinned pages. */
 	child = fork();
 	if (!child) {
 		memset(buf, ~seed, PAGES * PAGE);
@@ -138,11 +138,11 @@ static void ordinary(int which)
 	_exit(st_ok ? 0 : 1);
 }
 
-/* ---- the hostile one ---- */
+/* ---- the hostile process ---- */
 
 /*
- * Of all its threads, without a lock: what one of them uses, another closes. Numbers below 3 are
- * never closed.
+ * Shared by all threads of the hostile process, without a lock: a thread may close a file in use by
+ * another. Numbers below 3 are never closed.
  */
 static _Atomic int files[FILES], dmabufs[DMABUFS];
 static _Atomic uint32_t regions[FILES][REGIONS];
@@ -168,7 +168,7 @@ static void close_once(_Atomic int *fd)
 static bool hostile_open(_Atomic int *file)
 {
 	struct vgpu_create_client c = { 0 };
-	int fd = open(st_path, O_RDWR); /* not O_CLOEXEC: EXEC takes it along */
+	int fd = open(st_path, O_RDWR); /* without O_CLOEXEC: EXEC keeps it open */
 
 	if (fd < 0 || ioctl(fd, VGPU_IOCTL_CREATE_CLIENT, &c)) {
 		if (fd >= 0)
@@ -182,7 +182,7 @@ static bool hostile_open(_Atomic int *file)
 	return true;
 }
 
-/* @of: the file's regions. */
+/* @of: the regions of the file. */
 static bool hostile_pin(int fd, _Atomic uint32_t *of, const char *at, uint64_t r)
 {
 	struct vgpu_pin pin = { .addr = (uintptr_t)at, .length = (1 + r % 16) * PAGE,
@@ -209,7 +209,10 @@ static bool hostile_export(int fd, const _Atomic uint32_t *of, uint64_t r)
 	return true;
 }
 
-/* A child uses what is its parent's, and becomes a client with a file that outlives its memory. */
+/*
+ * A child uses its parent's file and memory, and becomes a client with a file that outlives its
+ * memory.
+ */
 static bool hostile_child(int fd, _Atomic uint32_t *of, const char *at, bool exec)
 {
 	pid_t child = fork();
@@ -262,7 +265,7 @@ static bool hostile_step(int op, int i, uint64_t r)
 		return true;
 	case MOVE:
 		return mremap(at, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
-	case UNMAP: /* and there is other memory at once, or pages are given back */
+	case UNMAP: /* UNMAP, then map other memory at once, or free pages */
 		if (r >> 8 & 1)
 			return !madvise(at, n, MADV_DONTNEED);
 		return mmap(at, n, PROT_READ | PROT_WRITE,
@@ -287,7 +290,10 @@ static bool hostile_step(int op, int i, uint64_t r)
 
 static void *hostile_thread(void *arg)
 {
-	/* Mostly what is quick; what starts processes, here or on the host, seldom. */
+	/*
+	 * Mostly fast operations; those that start processes, in the guest or on the host, are
+	 * rare.
+	 */
 	static const char mix[] = { PIN,  PIN,    PIN,	PIN,  PIN,   UNPIN, UNPIN, UNPIN, EXPORT, EXPORT, EXPORT,
 				    DROP, DROP,	  MOVE, MOVE, UNMAP, UNMAP, WAIT,  WINDOW, IMPORT, IMPORT };
 	uint64_t state = (uintptr_t)arg;
@@ -326,9 +332,9 @@ static void hostile(uint64_t seed)
 	hostile_thread((void *)(uintptr_t)(seed * 0x9e3779b97f4a7c15 + THREADS));
 }
 
-/* ---- and what happens above their heads ---- */
+/* ---- unloading and unbinding ---- */
 
-/* The module is in use, by our file: it must stay. */
+/* The module is in use by a file of this test: it must stay loaded. */
 static void ask_to_unload(void)
 {
 	errno = 0;
@@ -343,7 +349,7 @@ static void take_away(const char *name)
 	CHECK(st_write_file(ST_DRIVER "/bind", name));
 }
 
-/* Whatever the hostile user had is its again: all that one user may pin. */
+/* Nothing is charged to the hostile user any more: it may pin up to its limit. */
 static void hostile_has_nothing(void)
 {
 	struct vgpu_pin pin = { .length = ST_LIMIT };
@@ -354,7 +360,7 @@ static void hostile_has_nothing(void)
 		return;
 	for (tries = 0; tries < 50 && status; tries++) {
 		if (tries)
-			usleep(100000); /* the last file of a killed process, or of a dma-buf */
+			usleep(100000); /* last file of a killed process or of a dma-buf */
 		fflush(stdout);
 		child = fork();
 		if (!child) {
@@ -370,7 +376,7 @@ static void hostile_has_nothing(void)
 	CHECK(st_limit_set(NULL));
 }
 
-/* Without these it is no test. */
+/* True if the hostile process got far enough for the test to be meaningful. */
 static bool reached(void)
 {
 	return shared->done[PIN] && shared->done[UNPIN] && shared->done[EXPORT] &&

@@ -85,7 +85,7 @@ void test_pin(void)
 	REFUSED(fd, VGPU_IOCTL_UNPIN, &unpin, ENOENT);
 	unpin.region = 0xffffffff;
 	REFUSED(fd, VGPU_IOCTL_UNPIN, &unpin, ENOENT);
-	/* The read-only one is left for close() to release. */
+	/* The read-only region is left for close() to release. */
 out:
 	munmap(buf, 64 * PAGE);
 	munmap(ro, 2 * PAGE);
@@ -93,7 +93,7 @@ out:
 		close(fd);
 }
 
-/* Memory that is not there, that may not be written, and that is the device's own. */
+/* Unmapped memory, read-only memory, and the device's own memory. */
 void test_pin_unmapped(void)
 {
 	char *buf = st_pages(8);
@@ -122,7 +122,7 @@ out:
 		close(fd);
 }
 
-/* With 1 MiB for each user, of which a small RLIMIT_MEMLOCK takes nothing. */
+/* With a limit of 1 MiB per user; a small RLIMIT_MEMLOCK does not reduce it. */
 static void pin_to_limit(void)
 {
 	const struct rlimit small = { PAGE, PAGE };
@@ -142,7 +142,7 @@ static void pin_to_limit(void)
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
 	pin.length = most * PAGE;
 	CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
-	/* The second file of the same user shares the count. */
+	/* The second file of the same user shares the charge. */
 	last = (struct vgpu_pin){ .addr = (uintptr_t)buf + most * PAGE, .length = PAGE };
 	REFUSED(fd, VGPU_IOCTL_PIN, &last, ENOBUFS);
 	REFUSED(second, VGPU_IOCTL_PIN, &last, ENOBUFS);
@@ -150,7 +150,7 @@ static void pin_to_limit(void)
 	CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
 	CHECK(!ioctl(second, VGPU_IOCTL_PIN, &last));
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
-	/* And gives it back when it is closed. */
+	/* The charge ends when the file is closed. */
 	close(second);
 	CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
 }
@@ -170,7 +170,7 @@ void test_pin_limit(void)
 	}
 	fflush(stdout);
 	pid = fork();
-	if (!pid) { /* a process of its own: limits and rights cannot be taken back */
+	if (!pid) { /* in a child: limits and privileges cannot be raised again */
 		st_ok = true;
 		pin_to_limit();
 		fflush(stdout);
@@ -184,7 +184,7 @@ void test_pin_limit(void)
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A region in more pieces than fit in one request to the device. */
+/* A region with more runs than fit in one request to the device. */
 void test_pin_scattered(void)
 {
 	const size_t n = 6000;
@@ -195,7 +195,7 @@ void test_pin_scattered(void)
 	int fd = st_client(&c);
 	size_t i;
 
-	/* Touched in turn and backwards, so that neighbours in one are not neighbours in memory. */
+	/* Touched alternately and backwards, so that adjacent pages are not physically adjacent. */
 	madvise(a, n * PAGE, MADV_NOHUGEPAGE);
 	madvise(b, n * PAGE, MADV_NOHUGEPAGE);
 	for (i = 0; i < n; i++) {
@@ -213,7 +213,7 @@ void test_pin_scattered(void)
 		close(fd);
 }
 
-/* As many regions as a client may have; one more is refused, until one of them is given back. */
+/* As many regions as a client may have; a further one is refused until a region is unpinned. */
 void test_pin_regions(void)
 {
 	const size_t n = 4096; /* VGPU_MAX_REGIONS of vgpu_device.h */

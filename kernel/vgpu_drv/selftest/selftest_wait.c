@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* vgpu_selftest: WAIT, the death of processes and workers, and of the device. */
+/* vgpu_selftest: WAIT, and the end of processes, workers and the device. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@ void test_wait(void)
 		wait.flags = 1u << i;
 		REFUSED(fd, VGPU_IOCTL_WAIT, &wait, EINVAL);
 	}
-	/* The worker may have rung already: take what it says until it is quiet. */
+	/* The worker may have rung already: consume wakes until none is pending. */
 	wait = (struct vgpu_wait){ .seen = c.wake_seq, .deadline_ns = 0 };
 	while (!ioctl(fd, VGPU_IOCTL_WAIT, &wait))
 		wait.seen = wait.seq;
@@ -39,14 +39,14 @@ void test_wait(void)
 	wait.deadline_ns = start + 50 * 1000000ll;
 	REFUSED(fd, VGPU_IOCTL_WAIT, &wait, ETIMEDOUT);
 	CHECK(st_now_ns() - start >= 50 * 1000000ll);
-	/* Another number than the present one returns at once, without a deadline. */
+	/* A value other than the current one returns at once, without a deadline. */
 	wait = (struct vgpu_wait){ .seen = wait.seq - 1, .deadline_ns = -1 };
 	CHECK(!ioctl(fd, VGPU_IOCTL_WAIT, &wait));
 	CHECK(wait.seq == wait.seen + 1);
 	close(fd);
 }
 
-/* Deadlines are those of the caller's clock, which a time namespace moves. */
+/* Deadlines are in the caller's clock, which a time namespace shifts. */
 void test_wait_time_namespace(void)
 {
 	struct vgpu_create_client c;
@@ -57,7 +57,7 @@ void test_wait_time_namespace(void)
 
 	fflush(stdout);
 	pid = fork();
-	if (!pid) { /* unshare() changes what the children of this process get */
+	if (!pid) { /* unshare() affects the children of this process */
 		static const char text[] = "monotonic 100000 0\n";
 
 		if (unshare(0x80 /* CLONE_NEWTIME */))
@@ -101,7 +101,9 @@ static void on_alarm(int sig)
 	ticks++;
 }
 
-/* A kilohertz of signals: every WAIT ends with EINTR or its deadline, and none sleeps longer. */
+/*
+ * A signal every millisecond: each WAIT ends with EINTR or at its deadline, and none sleeps longer.
+ */
 static void signal_storm(int flags, bool may_interrupt)
 {
 	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = flags }, old;
@@ -159,7 +161,7 @@ static void *st_sleeper(void *arg)
 	return NULL;
 }
 
-/* While one thread sleeps, others use the client; and a second st_sleeper is no problem. */
+/* Other threads use the client while one sleeps; a second st_sleeper works too. */
 void test_wait_threads(void)
 {
 	struct vgpu_create_client c;
@@ -187,9 +189,9 @@ void test_wait_threads(void)
 	close(fd);
 }
 
-/* ---- death ---- */
+/* ---- end of processes and workers ---- */
 
-/* Processes killed while they hold a client, mappings and pinned memory give everything back. */
+/* Processes killed while they hold a client, mappings and pinned memory release all of them. */
 void test_kill(void)
 {
 	int i;
@@ -233,7 +235,9 @@ void test_kill(void)
 	}
 }
 
-/* A malformed ring ends the client's worker: WAIT says so, PIN is -ENODEV, CREATE stays -EBUSY. */
+/*
+ * A malformed ring ends the client's worker: WAIT reports it, PIN is -ENODEV, CREATE stays -EBUSY.
+ */
 void test_worker_death(void)
 {
 	struct vgpu_create_client c, again = { 0 };
@@ -247,7 +251,7 @@ void test_worker_death(void)
 	w = st_map_window(fd, &c);
 	d = mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, fd, c.doorbell_offset);
 	CHECK(w != MAP_FAILED && d != MAP_FAILED);
-	/* The first page of the window is the header: indices that cannot be. */
+	/* The first page of the window is the header: set invalid indices. */
 	memset(w, 0xff, PAGE);
 	wait.seen = c.wake_seq;
 	for (i = 0; i < 50 && !wait.state; i++) {
@@ -264,7 +268,7 @@ void test_worker_death(void)
 	CHECK(!ioctl(fd, VGPU_IOCTL_WAIT, &wait));
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENODEV);
 	REFUSED(fd, VGPU_IOCTL_CREATE_CLIENT, &again, EBUSY);
-	w[PAGE] = 1; /* the window is still there */
+	w[PAGE] = 1; /* the window is still mapped */
 	CHECK(w[PAGE] == 1);
 unmap:
 	munmap(w, c.window_size);
@@ -275,7 +279,7 @@ out:
 		close(fd);
 }
 
-/* ---- the device goes away ---- */
+/* ---- removal of the device ---- */
 
 bool st_write_file(const char *name, const char *text)
 {
@@ -287,7 +291,7 @@ bool st_write_file(const char *name, const char *text)
 	return ok;
 }
 
-/* The virtio device below the device file, as "virtioN". */
+/* Returns the name of the virtio device of the device file, "virtioN". */
 bool st_virtio_name(char *name, size_t size)
 {
 	const char *node = strrchr(st_path, '/');
@@ -308,7 +312,7 @@ bool st_virtio_name(char *name, size_t size)
 	return true;
 }
 
-/* What a process sees whose device is gone: errors, and no hang. */
+/* A process whose device is gone gets errors and does not hang. */
 static void check_gone(int fd, const struct vgpu_create_client *c)
 {
 	struct vgpu_wait wait = { .seen = c->wake_seq, .deadline_ns = -1 };
@@ -328,7 +332,7 @@ static void check_gone(int fd, const struct vgpu_create_client *c)
 	munmap(buf, PAGE);
 }
 
-/* Its mappings are private zero pages now: no signal, and nothing of the next client to be seen. */
+/* Its mappings are private zero pages now: no signal, and no data of the next client. */
 static void check_blank(const struct vgpu_create_client *c, volatile char *w, volatile char *d)
 {
 	CHECK(w[c->window_size - 1] == 0);
@@ -373,7 +377,7 @@ void test_unbind(void)
 
 	CHECK(st_write_file(ST_DRIVER "/unbind", name));
 	pthread_join(thread, &result);
-	CHECK(result || wait.seq != c.wake_seq); /* -ENODEV, unless the worker rang before */
+	CHECK(result || wait.seq != c.wake_seq); /* -ENODEV, unless the worker rang first */
 	check_gone(fd, &c);
 	check_blank(&c, w, d);
 	CHECK(access(st_path, F_OK) == -1);
@@ -383,7 +387,7 @@ void test_unbind(void)
 		usleep(100000);
 	next = st_client(&fresh);
 	CHECK(next >= 0);
-	check_gone(fd, &c); /* the old file stays what it is */
+	check_gone(fd, &c); /* the old file stays dead */
 	munmap(w, c.window_size);
 	munmap(d, PAGE);
 	close(fd);

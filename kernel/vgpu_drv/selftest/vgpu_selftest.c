@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * vgpu_selftest: runs in the guest, against the real device, with nothing but the ioctl ABI.
+ * vgpu_selftest: runs in the guest, against the real device, and uses only the ioctl ABI.
  *
  *   vgpu_selftest [--unbind] [--seconds N] [--only TEST] [/dev/vgpu0]
  *
- * --unbind    also the tests that take the device away from the driver and give it back (root; every
+ * --unbind    also runs the tests that unbind the device from the driver and rebind it (root; every
  *             process that uses the device loses it)
- * --seconds   how long the test "hostile" goes on (3)
- * --only      that test alone
+ * --seconds   duration of the test "hostile", s (default 3)
+ * --only      runs a single test
  *
  * One line per test; the last line is "vgpu_selftest: N passed, M failed, K skipped". Needs free
  * client slots and a host that starts workers; otherwise the tests that need a client are skipped.
@@ -39,7 +39,10 @@ int st_open(void)
 	return fd;
 }
 
-/* A client, or -1 after setting st_skip_why. Patient once; later tests do not wait that long. */
+/*
+ * Creates a client. Return: its file, or -1 after setting st_skip_why. Only the first call waits up
+ * to CLIENT_WAIT_S.
+ */
 int st_client(struct vgpu_create_client *create)
 {
 	static int tries = CLIENT_WAIT_S * 10;
@@ -86,7 +89,7 @@ char *st_pages(size_t n)
 	return p;
 }
 
-/* The module parameter unpin_keep. */
+/* Returns the module parameter unpin_keep. */
 bool st_keeps(void)
 {
 	int fd = open("/sys/module/vgpu_drv/parameters/unpin_keep", O_RDONLY | O_CLOEXEC);
@@ -99,7 +102,8 @@ bool st_keeps(void)
 }
 
 /*
- * What each user may pin, in MiB; NULL: what it was before. Return: false: it cannot be set.
+ * Sets the limit of pinned memory per user, MiB; NULL restores the former value. Return: false if
+ * it cannot be set.
  */
 bool st_limit_set(const char *mib)
 {
@@ -168,7 +172,7 @@ int main(int argc, char **argv)
 	for (arg = 1; arg < argc; arg++) {
 		if (!strcmp(argv[arg], "--unbind"))
 			st_allow_unbind = true;
-		else if (!strcmp(argv[arg], "--nothing")) /* of test_hostile() */
+		else if (!strcmp(argv[arg], "--nothing")) /* exec'd by test_hostile() */
 			return usleep(20000);
 		else if (!strcmp(argv[arg], "--seconds") && arg + 1 < argc)
 			st_seconds = atoi(argv[++arg]);

@@ -5,7 +5,7 @@
  *
  * All fields are little-endian. Every structure is a multiple of 8 bytes with explicit padding that
  * the sender writes as zero and the receiver checks. Numbers are never reused. The device never
- * parses CUDA calls: those travel in the client windows (protocol/vgp_ring.h).
+ * parses CUDA calls, which travel in the client windows (protocol/vgp_ring.h).
  */
 #ifndef VGPU_DEVICE_H
 #define VGPU_DEVICE_H
@@ -32,11 +32,11 @@
 #define VGPU_SHMID_WINDOWS 1
 
 /*
- * Virtqueues. Queue 0: requests from the driver. Queue 1: events from the device. Queue
- * 2 + i: the doorbell of client slot i: it carries no buffers; a write to its notification address
- * reaches the worker of that client. The notification address of queue n is at
- * n * notify_off_multiplier and the device sets notify_off_multiplier >= 4096 (one page per queue),
- * so that a doorbell can be mapped into one process alone.
+ * Virtqueues. Queue 0: requests from the driver. Queue 1: events from the device. Queue 2 + i: the
+ * doorbell of client slot i, without buffers; a write to its notification address reaches the
+ * worker of that client. The notification address of queue n is at n * notify_off_multiplier and
+ * the device sets notify_off_multiplier >= 4096 (one page per queue), so that a doorbell can be
+ * mapped into one process alone.
  */
 #define VGPU_VQ_CONTROL 0
 #define VGPU_VQ_EVENT 1
@@ -56,7 +56,7 @@
 
 /*
  * Configuration space, read by the driver once at probe. Offered by the broker, lowered by the
- * device's properties, then fixed for as long as the device exists. reserved is zero.
+ * device's properties, then fixed for the lifetime of the device. reserved is zero.
  */
 struct vgpu_config {
 	__le32 magic;		/* VGPU_CONFIG_MAGIC */
@@ -90,7 +90,7 @@ enum vgpu_status {
 	VGPU_S_WORKER = 6,	/* the worker could not be started or has died */
 	VGPU_S_UNSUPPORTED = 7,	/* unknown request type */
 	/*
-	 * The worker was killed and does not end (it is stuck in a driver of the host): its slot,
+	 * The worker was killed but does not exit (it is stuck in a driver of the host): its slot,
 	 * its window and its pages stay in use. CLIENT_DESTROY may be repeated.
 	 */
 	VGPU_S_STUCK = 8,
@@ -109,8 +109,8 @@ struct vgpu_resp_hdr {
 };
 
 /*
- * CLIENT_CREATE: starts a worker for the slot. Answered when the worker serves the window: its
- * header (protocol/vgp_ring.h) is written, everything else in the window is zero.
+ * CLIENT_CREATE: starts a worker for the slot. Answered when the worker serves the window: the
+ * header (protocol/vgp_ring.h) is written, the rest of the window is zero.
  */
 struct vgpu_cmd_client_create {
 	struct vgpu_cmd_hdr hdr;
@@ -118,8 +118,8 @@ struct vgpu_cmd_client_create {
 };
 
 /*
- * CLIENT_DESTROY: ends the worker. Answered when it no longer touches the window nor a guest
- * page, or with VGPU_S_STUCK after a time. Response: struct vgpu_resp_hdr.
+ * CLIENT_DESTROY: ends the worker. Answered when the worker no longer accesses the window or guest
+ * pages, or with VGPU_S_STUCK after a timeout. Response: struct vgpu_resp_hdr.
  */
 struct vgpu_cmd_client_destroy {
 	struct vgpu_cmd_hdr hdr;
@@ -131,10 +131,10 @@ struct vgpu_pin_run {
 };
 
 /*
- * PIN: makes guest pages visible to the client's worker as one contiguous range, at the virtual
- * address that they have in the guest process, outside the areas that the worker keeps for itself.
+ * PIN: maps guest pages into the client's worker as one contiguous range, at the virtual address
+ * that they have in the guest process, outside the areas reserved by the worker.
  */
-#define VGPU_PIN_READONLY (1u << 0)	/* the worker maps it without write access */
+#define VGPU_PIN_READONLY (1u << 0)	/* the worker maps the region without write access */
 #define VGPU_PIN_MORE (1u << 1)		/* further runs of this region follow in the next PIN */
 struct vgpu_cmd_pin {
 	struct vgpu_cmd_hdr hdr;
@@ -142,7 +142,7 @@ struct vgpu_cmd_pin {
 	__le32 pin_flags;	/* VGPU_PIN_* */
 	__le64 va;		/* address in the guest process, page aligned */
 	__le64 length;		/* whole region, bytes, page aligned = sum of all runs */
-	__le64 offset;		/* of the first run of this request inside the region */
+	__le64 offset;		/* offset in the region of the first run of this request, bytes */
 	__le32 nruns;		/* 1..max_pin_runs */
 	__le32 padding;
 	struct vgpu_pin_run runs[];
@@ -153,7 +153,7 @@ struct vgpu_resp_pin {
 	__le64 worker_va;	/* address in the worker; == va if that was free. 0 with MORE */
 };
 
-/* UNPIN: the worker unmaps the region. Response: struct vgpu_resp_hdr, when that is done. */
+/* UNPIN: the worker unmaps the region. Response when unmapped: struct vgpu_resp_hdr. */
 struct vgpu_cmd_unpin {
 	struct vgpu_cmd_hdr hdr;
 	__le32 region;
@@ -169,14 +169,14 @@ struct vgpu_cmd_ping {
 	struct vgpu_cmd_hdr hdr;
 };
 
-/* Events: the driver keeps writable buffers of sizeof(struct vgpu_event) on queue 1. */
+/* Events. The driver keeps writable buffers of sizeof(struct vgpu_event) on queue 1. */
 enum vgpu_event_type {
-	VGPU_EV_WAKE = 1,	 /* the client's worker published something while the guest slept */
+	VGPU_EV_WAKE = 1,	 /* the client's worker published data while the guest slept */
 	VGPU_EV_CLIENT_DEAD = 2, /* the client's worker is gone; arg = enum vgpu_dead_reason */
 };
 
 enum vgpu_dead_reason {
-	VGPU_DEAD_EXITED = 1,	/* the worker ended or crashed */
+	VGPU_DEAD_EXITED = 1,	/* the worker exited or crashed */
 	VGPU_DEAD_PROTOCOL = 2,	/* the client sent a malformed record */
 	VGPU_DEAD_KILLED = 3,	/* ended by the host (quota, watchdog, operator) */
 	VGPU_DEAD_LOST = 4,	/* the broker or the device is gone (set by the driver itself) */

@@ -4,8 +4,9 @@
  *
  * Rules: 64-bit aligned structures with explicit padding that must be zero (-EINVAL); unknown flags
  * are -EINVAL; append only; an open file is one client, bound to the address space that opened it
- * (-EPERM from any other); WAIT may be interrupted and called again, all other calls only by fatal
- * signals; times are absolute CLOCK_MONOTONIC nanoseconds, as the caller's time namespace has them.
+ * (-EPERM from any other); WAIT can be interrupted and repeated, all other calls are interrupted
+ * only by fatal signals; times are absolute CLOCK_MONOTONIC nanoseconds in the caller's time
+ * namespace.
  */
 #ifndef VGPU_IOCTL_H
 #define VGPU_IOCTL_H
@@ -48,9 +49,9 @@ struct vgpu_query {
  * @wake_seq: out: first value for struct vgpu_wait
  * @reserved: must be zero
  *
- * Errors: -ENODEV device gone, -ENOSPC no free slot, -EUSERS this user has as many clients as it
- * may (module parameter clients_per_user), -EAGAIN the host could not start a worker, -ETIMEDOUT
- * the host has not answered for a long time (the file can only be closed then).
+ * Errors: -ENODEV device gone, -ENOSPC no free slot, -EUSERS the user is at its limit of clients
+ * (module parameter clients_per_user), -EAGAIN the host could not start a worker, -ETIMEDOUT the
+ * host did not answer in time (the file can then only be closed).
  */
 struct vgpu_create_client {
 	__u32 flags;
@@ -72,14 +73,14 @@ struct vgpu_create_client {
  * @length: in: bytes, page aligned, not 0
  * @flags: in: VGPU_PIN_FLAG_*
  * @region: out: id for struct vgpu_unpin
- * @worker_va: out: address of the region in the worker; equals @addr when that was free there
+ * @worker_va: out: address of the region in the worker; equals @addr if that was free in the worker
  * @reserved: must be zero
  *
  * Charged to the user, over all of its processes and files, until the pages are released. Errors:
- * -ENOBUFS over the module parameter pin_limit_mib: no fault of the memory or the host, the caller
- * may stage the data in less memory; -ENOMEM guest or host memory, -EDQUOT
- * quota of the VM, -EMFILE VGPU_MAX_REGIONS regions are pinned, -EFAULT not mapped, -EINVAL
- * alignment, -ENODEV worker or device gone, -ETIMEDOUT as in struct vgpu_create_client.
+ * -ENOBUFS over the module parameter pin_limit_mib: not a shortage of memory or of the host, the
+ * caller may stage the data in less memory; -ENOMEM guest or host memory, -EDQUOT quota of the VM,
+ * -EMFILE VGPU_MAX_REGIONS regions are pinned, -EFAULT not mapped, -EINVAL alignment, -ENODEV
+ * worker or device gone, -ETIMEDOUT as in struct vgpu_create_client.
  */
 struct vgpu_pin {
 	__u64 addr;
@@ -92,7 +93,7 @@ struct vgpu_pin {
 
 /**
  * struct vgpu_unpin - undo struct vgpu_pin
- * @region: in: -ENOENT when it is not one of this client
+ * @region: in: id of struct vgpu_pin or vgpu_import; -ENOENT unless it is a region of this client
  * @flags: in: must be zero
  *
  * With the module parameter unpin_keep the pages stay pinned and charged until the client ends.
@@ -106,7 +107,7 @@ struct vgpu_unpin {
  * struct vgpu_wait - sleep until the worker wakes the guest
  * @seen: in: the last wake_seq that the caller knows
  * @deadline_ns: in: absolute CLOCK_MONOTONIC, negative = no deadline
- * @seq: out: the present wake_seq (returns at once when it differs from @seen)
+ * @seq: out: the current wake_seq (returns at once if it differs from @seen)
  * @state: out: 0 alive, else enum vgpu_dead_reason (also returned at once)
  * @flags: in: must be zero
  *
@@ -122,7 +123,7 @@ struct vgpu_wait {
 
 /**
  * struct vgpu_export - a dma-buf of pinned memory
- * @region: in: of struct vgpu_pin; writable and not imported
+ * @region: in: id of struct vgpu_pin; the region is writable and not imported
  * @flags: in: must be zero
  * @offset: in: bytes into the region, page aligned
  * @length: in: bytes, page aligned, not 0
@@ -130,8 +131,8 @@ struct vgpu_wait {
  * @padding: must be zero
  * @reserved: must be zero
  *
- * The dma-buf keeps the region's pages pinned and charged until its last reference is gone, also
- * after struct vgpu_unpin and after this client. Errors: -ENOENT not a region of this client,
+ * The dma-buf keeps the region's pages pinned and charged until its last reference is dropped, even
+ * after struct vgpu_unpin and the end of this client. Errors: -ENOENT not a region of this client,
  * -EINVAL alignment or outside of the region, -EACCES the region is read-only, -EOPNOTSUPP the
  * region was imported, -EMFILE no free descriptor, -ENOMEM.
  */
@@ -147,20 +148,19 @@ struct vgpu_export {
 
 /**
  * struct vgpu_import - map memory of a dma-buf into the worker
- * @addr: in: page aligned, of user space: where the worker is to have it; nothing is read there
+ * @addr: in: user-space address for the mapping in the worker, page aligned; not accessed
  * @length: in: bytes, page aligned, not 0
  * @offset: in: bytes into the dma-buf, page aligned
- * @fd: in: the dma-buf; stays the caller's
- * @flags: in: VGPU_PIN_FLAG_*; VGPU_PIN_FLAG_READONLY is required for a descriptor that may not be
- *	written
+ * @fd: in: the dma-buf; the descriptor stays open
+ * @flags: in: VGPU_PIN_FLAG_*; VGPU_PIN_FLAG_READONLY is required for a read-only descriptor
  * @region: out: id for struct vgpu_unpin
  * @padding: must be zero
- * @worker_va: out: address of the region in the worker; equals @addr when that was free there
+ * @worker_va: out: address of the region in the worker; equals @addr if that was free in the worker
  * @reserved: must be zero
  *
  * The dma-buf is kept until the region is released. Errors: as struct vgpu_pin, and -EBADF no such
- * descriptor, -EINVAL no dma-buf, or outside of it, -EACCES it may not be written, -EOPNOTSUPP its
- * exporter refuses this device, or its memory is not RAM of the guest.
+ * descriptor, -EINVAL not a dma-buf, or range outside of it, -EACCES the descriptor is read-only,
+ * -EOPNOTSUPP the exporter refuses this device, or the memory is not RAM of the guest.
  */
 struct vgpu_import {
 	__u64 addr;
