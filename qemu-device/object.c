@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Only in the preloaded object: takes it out of LD_PRELOAD, before QEMU starts a program of its own. */
+/* Only in the preloaded object: removes it from LD_PRELOAD before QEMU starts other programs. */
 #include <stdlib.h>
 #include <string.h>
 
 static void __attribute__((constructor)) vgpu_object_loaded(void)
 {
     const char *list = getenv("LD_PRELOAD");
-    /* vgpu-qemu puts it first. */
+    /* vgpu-qemu makes the object the first entry. */
     const char *rest = list ? strchr(list, ':') : NULL;
 
     if (!list || !strstr(list, "/vgpu-cuda-"))

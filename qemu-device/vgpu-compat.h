@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The differences between the QEMU versions that the device is built for: 7.2
- * to 11.0. Every use of a version number is in this file.
+ * Differences between the QEMU versions supported by the device: 7.2 to 11.0.
+ * No other file tests a version number.
  */
 #ifndef HW_VGPU_COMPAT_H
 #define HW_VGPU_COMPAT_H
@@ -25,7 +25,7 @@
 #include "chardev/char-fe.h"
 #include "chardev/char-socket.h"
 #include "migration/blocker.h"
-/* Moved up to 11.0, not all in the same release: tested by name. */
+/* Moved up to 11.0, in different releases: detected by name. */
 #if __has_include("system/ramblock.h")
 #include "system/ramblock.h" /* qemu_ram_is_shared(), before in exec/cpu-common.h */
 #endif
@@ -59,8 +59,8 @@
 #endif
 
 /*
- * class_init() takes const data, and set_status() returns a value, from 10.1
- * and 10.2 on.
+ * class_init() takes const data from 10.1 on, and set_status() returns a value
+ * from 10.2 on.
  */
 #if VGC_QEMU_AT_LEAST(10, 1)
 #define VGC_CLASS_DATA const void
@@ -79,8 +79,8 @@ typedef CharBackend VgcChar;
 #endif
 
 /*
- * The interval between a socket chardev's own connection attempts; only ever set
- * to 0, and back where QEMU can bear it.
+ * Interval between a socket chardev's own connection attempts. The device only
+ * sets it to 0, and restores it where that does not abort QEMU.
  */
 #if VGC_QEMU_AT_LEAST(9, 2)
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time_ms)
@@ -89,16 +89,16 @@ typedef CharBackend VgcChar;
 #endif
 
 /*
- * From 11.0 on, QEMU aborts when such an attempt finds nobody: it unregisters a
- * yank function that it registers only once it is connected
- * (qemu_chr_socket_connected(); seen with 11.0.3). The device then takes the
- * interval over, which is in milliseconds there.
+ * From 11.0 on, QEMU aborts when such an attempt finds no listener: it
+ * unregisters a yank function that it registers only once connected
+ * (qemu_chr_socket_connected(); seen with 11.0.3). The device then takes over
+ * the interval, which is in milliseconds there.
  */
 #define VGC_RECONNECT_ABORTS VGC_QEMU_AT_LEAST(11, 0)
 
 /*
- * migrate_add_blocker() owns the reason from 8.2 on: it clears *reason when it
- * fails.
+ * migrate_add_blocker() owns the reason from 8.2 on: it clears *reason on
+ * failure.
  */
 static inline int vgc_add_blocker(Error **reason, Error **errp)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: the configuration that the guest sees, from the broker's offer and
- * the properties. The offer comes from another process: every field is checked,
- * none is asserted.
+ * vgpu-cuda: the guest's configuration, from the broker's offer and the
+ * properties. The offer comes from another process: every field is checked, and
+ * none is asserted on.
  */
 #include "qemu/osdep.h"
 #include "vgpu-cuda.h"
@@ -48,7 +48,7 @@ bool vgc_check_timeout(uint32_t ms, Error **errp)
     return true;
 }
 
-/* The smaller of two quotas, where 0 means that there is none. */
+/* Returns the smaller of two quotas, where 0 means no quota. */
 static uint64_t vgc_min_quota(uint64_t a, uint64_t b)
 {
     if (!a || !b) {
@@ -82,8 +82,8 @@ static bool vgc_check_version(const struct vgpu_config *offer, Error **errp)
 }
 
 /*
- * Fields that no broker of our ABI version can send mean a broken broker: name
- * the field.
+ * Fields that no broker of this ABI version can send mean a broken broker: the
+ * error names the field.
  */
 static bool vgc_check_offer(const struct vgpu_config *offer, Error **errp)
 {
@@ -121,8 +121,8 @@ bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
     }
 
     /*
-     * The queues exist before the offer is known, so their number cannot follow
-     * it.
+     * The queues are created before the offer is known, so their number cannot
+     * follow the offer.
      */
     offered = le32_to_cpu(offer->max_clients);
     if (offered < limits->clients) {

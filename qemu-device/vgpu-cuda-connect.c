@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: connecting the chardev to the broker, at the start of the VM and after
- * each loss.
+ * vgpu-cuda: connects the chardev to the broker, at the start of the VM and
+ * after each loss.
  *
- * After a loss the device connects the chardev by itself. No attempt waits: a UNIX
- * socket either has room for a connection or refuses it, and QEMU's main loop, with
- * the VM, would stand still behind a broker that accepts nothing.
+ * After a loss the device connects the chardev itself. Attempts never wait: a
+ * UNIX socket either has room for a connection or refuses it, and a wait for a
+ * broker that does not accept would stop QEMU's main loop, and thereby the VM.
  */
 #include "qemu/osdep.h"
 #include <sys/un.h>
 #include "vgpu-cuda.h"
 #include "trace.h"
 
-/* A connection to that address, or -1 with errno; returns at once. */
+/* Connects to an address without waiting. Descriptor, or -1 with errno. */
 static int vgc_connect_socket(const UnixSocketAddress *addr)
 {
     struct sockaddr_un to = { .sun_family = AF_UNIX };
@@ -26,7 +26,9 @@ static int vgc_connect_socket(const UnixSocketAddress *addr)
         errno = ENAMETOOLONG;
         return -1;
     }
-    /* An abstract name starts with a zero. It is as long as it is, or padded. */
+    /*
+     * An abstract name starts with a zero; it has its own length, or is padded.
+     */
     memcpy(to.sun_path + abstract, addr->path, length);
     if (abstract && (!addr->has_tight || addr->tight)) {
         size = offsetof(struct sockaddr_un, sun_path) + 1 + length;
@@ -42,7 +44,7 @@ static int vgc_connect_socket(const UnixSocketAddress *addr)
     return fd;
 }
 
-/* Gives the chardev a connection, at once; 0 or an errno. */
+/* Connects the chardev without waiting. 0 or an errno. */
 static int vgc_connect_now(Chardev *chr)
 {
     int fd = vgc_connect_socket(&SOCKET_CHARDEV(chr)->addr->u.q_unix);
@@ -57,7 +59,7 @@ static int vgc_connect_now(Chardev *chr)
     return 0;
 }
 
-/* One attempt, which waits only for a chardev that is connecting already. */
+/* Makes one attempt. Waits only for a chardev that is already connecting. */
 static bool vgc_connect_once(VgcDevice *d, Error **errp)
 {
     Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
@@ -77,8 +79,8 @@ static bool vgc_connect_once(VgcDevice *d, Error **errp)
         return !ret;
     }
     /*
-     * A chardev with reconnect=... connects in the background, and waiting for
-     * it would last for ever without a broker.
+     * A chardev with reconnect=... connects in the background; without a broker
+     * the wait would never end.
      */
     VGC_RECONNECT_TIME(s) = 0;
     ret = qemu_chr_fe_wait_connected(&d->chardev, errp);
@@ -123,7 +125,7 @@ bool vgc_connect_check(VgcDevice *d, Error **errp)
     return true;
 }
 
-/* The chardev tells vgc_link_event() of its new connection. */
+/* On success the chardev calls vgc_link_event(). */
 static void vgc_connect_try(void *opaque)
 {
     VgcDevice *d = opaque;
@@ -164,7 +166,10 @@ void vgc_connect_keep(VgcDevice *d)
                         ? "a descriptor" : "a network connection");
         return;
     }
-    /* It stays with the device: the chardev without it would abort QEMU, too. */
+    /*
+     * Never restored: after the device is unplugged, the chardev's attempts
+     * would still abort QEMU.
+     */
     VGC_RECONNECT_TIME(s) = 0;
     d->connect_ms = given ? given : VGC_CONNECT_MS;
     d->connect_timer = timer_new_ms(QEMU_CLOCK_REALTIME, vgc_connect_try, d);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: an end for synchronous requests to the broker. A thread that does not
- * hold the big lock, which the thread that waits has, shuts the connection down when
- * a request takes longer than answer-timeout. And an end for what a guest can have
- * QEMU print.
+ * vgpu-cuda: timeout of synchronous requests to the broker. The thread that
+ * waits holds the big lock, so another thread, without the lock, shuts the
+ * connection down when a request takes longer than answer-timeout. Also rate
+ * limits of messages that a guest can provoke.
  */
 #include "qemu/osdep.h"
 #include "io/channel-socket.h"
@@ -21,9 +21,9 @@ static void *vgc_guard_thread(void *opaque)
 }
 
 /*
- * A reference keeps the socket open until the guard's end. A duplicate would do so
- * too, but a process can run out of descriptors, and then nothing would end the
- * request.
+ * A reference keeps the socket open until the guard ends. A duplicate
+ * descriptor would too, but without free descriptors dup() fails, and the
+ * request would have no timeout.
  */
 void vgc_guard_begin(VgcDevice *d, VgcGuard *g)
 {
@@ -57,7 +57,7 @@ void vgc_guard_end(VgcDevice *d, VgcGuard *g)
     }
 }
 
-/* A burst, then a trickle: what a guest provokes for days fills no disk. */
+/* A burst, then a trickle, so that a guest cannot fill a disk over days. */
 bool vgc_may_report(VgcDevice *d)
 {
     int64_t now = qemu_clock_get_ms(QEMU_CLOCK_REALTIME);
@@ -91,7 +91,7 @@ bool vgc_may_start(VgcDevice *d)
     return d->failed_starts < VGC_FAILED_STARTS;
 }
 
-/* As virtio_error(), which prints a line each time. */
+/* Like virtio_error(), which prints a line each time. */
 void vgc_break(VgcDevice *d)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(d);

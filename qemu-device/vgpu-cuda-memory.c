@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-cuda: the memory that the broker may use, and whether the guest has put its
- * rings there.
+ * vgpu-cuda: the memory that the broker may use, and the check that the guest's
+ * rings are in it.
  */
 #include "qemu/osdep.h"
 #include "qemu/units.h"
 #include "vgpu-cuda.h"
 
-/* Is this a part of the windows of another vgpu-cuda of the VM? */
+/* True for part of the windows of another vgpu-cuda of the VM. */
 static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
 {
     ram_addr_t offset;
@@ -20,9 +20,10 @@ static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
 }
 
 /*
- * The memory of the VM without the windows of other devices like this one. They
- * are ordinary RAM to QEMU, but each belongs to one broker: another one could
- * not tell them from its own, and its workers have no business there.
+ * Returns the memory of the VM without the windows of other vgpu-cuda devices.
+ * These are ordinary RAM to QEMU, but each belongs to one broker: another
+ * broker could not tell them from its own, and its workers must not access
+ * them.
  */
 struct vhost_memory *vgc_own_memory(VgcDevice *d, const struct vhost_memory *all)
 {
@@ -39,8 +40,9 @@ struct vhost_memory *vgc_own_memory(VgcDevice *d, const struct vhost_memory *all
 }
 
 /*
- * Is a part of a ring in RAM of the guest that the broker has in its table? A window
- * is none: its BAR can be moved, and vhost aborts QEMU when a ring loses its memory.
+ * True if the part of a ring is in guest RAM that the broker has in its table.
+ * Windows are excluded: their BAR can be moved, and vhost aborts QEMU when a
+ * ring loses its memory.
  */
 static bool vgc_part_is_shared(VgcDevice *d, hwaddr addr, hwaddr size)
 {
@@ -72,8 +74,8 @@ static bool vgc_part_is_shared(VgcDevice *d, hwaddr addr, hwaddr size)
 }
 
 /*
- * The first MiB is RAM in pieces that the guest switches on and off by registers of
- * the chipset (PAM, SMRAM). No driver needs to have rings there.
+ * The first MiB is RAM in pieces that the guest switches on and off with
+ * registers of the chipset (PAM, SMRAM). No driver needs rings there.
  */
 #define VGC_RINGS_FROM (1 * MiB)
 
@@ -107,7 +109,7 @@ bool vgc_rings_are_shared(VgcDevice *d)
         return true; /* the broker asks QEMU for each address */
     }
     for (n = 0; n < d->nqueues; n++) {
-        /* vhost leaves out a queue that has not been set up. */
+        /* vhost skips queues that have not been set up. */
         if (!virtio_queue_get_desc_addr(vdev, n)) {
             continue;
         }

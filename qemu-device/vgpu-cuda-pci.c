@@ -15,8 +15,7 @@ OBJECT_DECLARE_TYPE(VgcPCI, VgcPCIClass, VGC_PCI)
 #define VGC_WINDOW_BAR 4
 #define VGC_PCI_CLASS_ID 0x1200 /* processing accelerator */
 /*
- * Configuration change, control queue, event queue; a doorbell never
- * interrupts.
+ * Configuration change, control queue, event queue. Doorbells never interrupt.
  */
 #define VGC_VECTORS 3
 
@@ -31,8 +30,8 @@ struct VgcPCIClass {
 };
 
 /*
- * Tells where the windows are (virtio 1.2, 4.1.4.7). virtio-pci has
- * virtio_pci_add_shm_cap() for this, but not yet in QEMU 7.2.
+ * Adds the capability with the location of the windows (virtio 1.2, 4.1.4.7).
+ * virtio-pci has virtio_pci_add_shm_cap() for this, but not yet in QEMU 7.2.
  */
 static void vgc_pci_add_shm_cap(PCIDevice *dev, uint64_t size)
 {
@@ -78,8 +77,8 @@ static void vgc_pci_dc_realize(DeviceState *dev, Error **errp)
     VirtIOPCIProxy *proxy = VIRTIO_PCI(dev);
 
     /*
-     * A doorbell is mapped into one guest process: each must have a page to
-     * itself.
+     * A doorbell is mapped into a single guest process, so each needs its own
+     * page.
      */
     proxy->flags |= VIRTIO_PCI_FLAG_PAGE_PER_VQ;
     VGC_PCI_GET_CLASS(dev)->parent_dc_realize(dev, errp);
@@ -116,7 +115,7 @@ static void vgc_pci_instance_init(Object *obj)
                                 TYPE_VGC_DEVICE);
 }
 
-/* Only the non-transitional type: there is no legacy driver for this device. */
+/* Only the non-transitional type: the device has no legacy driver. */
 static const VirtioPCIDeviceTypeInfo vgc_pci_info = {
     .base_name = TYPE_VGC_PCI,
     .non_transitional_name = "vgpu-cuda",

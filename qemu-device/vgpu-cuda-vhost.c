@@ -3,24 +3,23 @@
  * vgpu-cuda: the link to the broker (vhost-user front end).
  *
  * States: not connected -> connected (vhost initialised, configuration sent) ->
- * started (the guest driver is up and the broker serves the queues). A broker
- * that dies takes the link back to "not connected" in a bottom half, because
- * the close can be noticed in the middle of a vhost request; a running
- * driver sees VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the
- * link is connected again at once, and started when the driver has reset the
- * device.
+ * started (the guest driver is up and the broker serves the queues). When the
+ * broker dies, a bottom half takes the link back to "not connected", because
+ * the close can be noticed in the middle of a vhost request; a running driver
+ * sees VIRTIO_CONFIG_S_NEEDS_RESET. When the chardev reconnects, the link is
+ * connected again at once, and started when the driver has reset the device.
  *
- * Pausing the VM does not stop the service: stopping a ring means to the broker
+ * Pausing the VM does not stop the service: to the broker, a stopped ring means
  * that the driver is gone, which ends the guest's CUDA work. A paused VM cannot
- * be migrated or saved with this device, so nothing depends on the rings being
- * quiet.
+ * be migrated or saved with this device, so the rings need not be quiescent.
  *
  * Requests to the broker are synchronous and made under the big lock, as in all
- * of QEMU's vhost-user devices. The VM stands still meanwhile, so that they have
- * an end: a guard shuts the connection down when a request takes longer than
- * answer-timeout, which is then the loss of the broker like any other. What the
- * guest can cause at any time, a change of its memory map or of an interrupt's mask,
- * is guarded where vhost calls vhost-user; a start and a stop are as a whole.
+ * of QEMU's vhost-user devices. The VM stands still meanwhile, so they are
+ * bounded: a guard shuts the connection down when a request takes longer than
+ * answer-timeout, which is then handled like any loss of the broker. Requests
+ * that the guest can cause at any time, by a change of its memory map or of an
+ * interrupt's mask, are guarded where vhost calls vhost-user; a start and a
+ * stop are guarded as a whole.
  */
 #include "qemu/osdep.h"
 #include "io/channel-socket.h"
@@ -42,8 +41,8 @@ static const int vgc_feature_bits[] = {
 };
 
 /*
- * QEMU's memory core calls this whenever the guest's memory map has changed, from
- * whatever the guest or the user did to it.
+ * Called by QEMU's memory core whenever the guest's memory map has changed, by
+ * an action of the guest or of the user.
  */
 static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
 {
@@ -52,7 +51,7 @@ static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
     VgcGuard guard;
     int ret;
 
-    /* vhost-user reads dev->mem, and keeps nothing of it. */
+    /* vhost-user reads dev->mem only during the call. */
     dev->mem = own;
     vgc_guard_begin(d, &guard);
     ret = d->broker_ops->vhost_set_mem_table(dev, own);
@@ -63,8 +62,8 @@ static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
 }
 
 /*
- * The guest masks interrupts as often as it likes. The broker need not answer, but
- * one that does not read its messages either lets the socket fill up.
+ * The guest can mask interrupts at any rate. The broker need not answer, but
+ * the socket fills up if it does not read its messages.
  */
 static int vgc_set_vring_call(struct vhost_dev *dev, struct vhost_vring_file *file)
 {
@@ -78,7 +77,10 @@ static int vgc_set_vring_call(struct vhost_dev *dev, struct vhost_vring_file *fi
     return ret;
 }
 
-/* vhost-user's operations, but for what the guest can cause: no foreign windows, and an end. */
+/*
+ * vhost-user's operations, except those the guest can cause: these hide foreign
+ * windows and have a timeout.
+ */
 static void vgc_guard_ops(VgcDevice *d)
 {
     d->broker_ops = d->vhost.vhost_ops;
@@ -88,7 +90,10 @@ static void vgc_guard_ops(VgcDevice *d)
     d->vhost.vhost_ops = &d->guarded_ops;
 }
 
-/* Has the broker closed the connection? A socket that is still open is asked. */
+/*
+ * True if the broker has closed the connection; peeks into a socket that is
+ * still open.
+ */
 static bool vgc_peer_is_gone(VgcDevice *d)
 {
     Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
@@ -107,7 +112,7 @@ bool vgc_block_migration(VgcDevice *d, Error **errp)
     return vgc_add_blocker(&d->migration_blocker, errp) >= 0;
 }
 
-/* QEMU tells the latest reason, and vhost adds one with each connection. */
+/* QEMU reports the latest reason, and vhost adds its own at each connection. */
 static void vgc_renew_blocker(VgcDevice *d)
 {
     Error *err = NULL;
@@ -136,7 +141,9 @@ static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp
     ret = vhost_dev_init(&d->vhost, &d->vhost_user, VHOST_BACKEND_TYPE_USER, 0,
                          errp);
     if (ret < 0) {
-        /* A broker that is not free closes at once: vhost-user has no words. */
+        /*
+         * A broker in use closes at once, as vhost-user has no error message.
+         */
         if (vgc_peer_is_gone(d)) {
             error_free(*errp);
             *errp = NULL;
@@ -207,7 +214,7 @@ static void vgc_link_disconnect(VgcDevice *d)
     }
 }
 
-/* Lets the broker serve the queues. Needs a connected link. */
+/* Starts the broker's service of the queues. Needs a connected link. */
 static bool vgc_link_start(VgcDevice *d)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
@@ -247,14 +254,14 @@ static bool vgc_link_start(VgcDevice *d)
     vgc_guard_begin(d, &guard);
     ret = vhost_dev_start(&d->vhost, vdev, true);
     d->started = ret >= 0;
-    /* To vhost no vector is masked yet; virtio-pci masks from here on. */
+    /* vhost has no vector masked yet; from here on virtio-pci masks. */
     for (i = 0; d->started && i < d->vhost.nvqs; i++) {
         vhost_virtqueue_mask(&d->vhost, vdev, i, false);
         /*
-         * vhost aborts QEMU when a part of a ring loses its memory, which a guest
-         * can bring about with registers of the chipset (TSEG). Without the
-         * address vhost does not look: the broker hears of the new memory, and
-         * leaves a ring that is no longer in it.
+         * vhost aborts QEMU when part of a ring loses its memory, which a guest
+         * can cause with registers of the chipset (TSEG). Without the address
+         * vhost does not check: the broker gets the new memory table, and stops
+         * serving a ring that is no longer in it.
          */
         d->vhost_vqs[i].desc_phys = 0;
     }
@@ -278,9 +285,9 @@ disable_host_notifiers:
 }
 
 /*
- * Stands in for vhost-user when the connection is closed: every request would
- * fail and be reported, once per queue. The position in a ring does not matter
- * any more, because the driver has to reset the device.
+ * Replaces vhost-user when the connection is closed: every request would fail
+ * and be reported, once per queue. The position in a ring is irrelevant then,
+ * because the driver has to reset the device.
  */
 static int vgc_dead_get_vq_index(struct vhost_dev *dev, int idx)
 {
@@ -300,10 +307,10 @@ static const VhostOps vgc_dead_ops = {
 };
 
 /*
- * Returns when the broker has answered for every queue, that is when it no
- * longer touches guest memory: a reset is acknowledged to the guest after that.
- * With a dead broker it returns at once; with one that does not answer, after
- * answer-timeout and without the connection.
+ * Returns when the broker has answered for every queue, and so no longer
+ * accesses guest memory: only then is a reset acknowledged to the guest.
+ * Returns at once if the broker is dead; if it does not answer, closes the
+ * connection after answer-timeout.
  */
 static void vgc_link_stop(VgcDevice *d)
 {
@@ -320,7 +327,7 @@ static void vgc_link_stop(VgcDevice *d)
     if (d->closed) {
         d->vhost.vhost_ops = &vgc_dead_ops;
     }
-    d->stopping = true; /* closed meanwhile: vgc_link_event() does the same */
+    d->stopping = true; /* if closed meanwhile: see vgc_link_event() */
     vgc_guard_begin(d, &guard);
     vhost_dev_stop(&d->vhost, vdev, true);
     vgc_guard_end(d, &guard);
@@ -358,7 +365,7 @@ static void vgc_link_fault(void *opaque)
     if (d->closed) {
         vgc_link_clean_up(d);
     }
-    /* A driver that has reset the device since then need not hear of it. */
+    /* A driver that has reset the device since is not notified. */
     if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !d->started &&
         !(vdev->status & VIRTIO_CONFIG_S_NEEDS_RESET)) {
         vgc_break(d);
@@ -366,8 +373,8 @@ static void vgc_link_fault(void *opaque)
 }
 
 /*
- * The chardev has connected again: bring the new broker up to the state of the
- * old one.
+ * The chardev has connected again: brings the new broker into the state of the
+ * old.
  */
 static void vgc_link_reconnect(VgcDevice *d)
 {
@@ -379,7 +386,7 @@ static void vgc_link_reconnect(VgcDevice *d)
         !vgc_merge_config(&offer, &limits, &merged, &err)) {
         goto refuse;
     }
-    /* The guest has read the configuration, and the BAR has its size. */
+    /* The guest has read the configuration, and the BAR's size is fixed. */
     if (memcmp(&merged, &d->config, sizeof(merged))) {
         error_setg(&err,
                    "vgpu-cuda: the new broker offers less than the one before: "
@@ -396,7 +403,7 @@ static void vgc_link_reconnect(VgcDevice *d)
     return;
 
 refuse:
-    /* It comes back every second. */
+    /* The chardev reconnects every second: report each reason once. */
     if (g_strcmp0(d->refusal, error_get_pretty(err)) && vgc_may_report(d)) {
         g_free(d->refusal);
         d->refusal = g_strdup(error_get_pretty(err));
@@ -487,12 +494,12 @@ void vgc_link_set_status(VgcDevice *d, uint8_t status)
             timer_mod(d->start_timer, d->failed_ms + VGC_FAILED_MS);
             return;
         }
-        /* QEMU breaks a device itself when it cannot map its rings. */
+        /* QEMU itself breaks a device whose rings it cannot map. */
         if (!whole || !vgc_link_start(d)) {
             d->failed_starts += whole;
             /*
-             * In a bottom half: the status that is being set would overwrite
-             * NEEDS_RESET.
+             * In a bottom half: the caller's update of the status would
+             * overwrite NEEDS_RESET.
              */
             qemu_bh_schedule(d->fault_bh);
         }

@@ -9,7 +9,7 @@
 #include "vgpu-cuda.h"
 #include "trace.h"
 
-/* Four eventfds per queue; the rest of QEMU needs some too. */
+/* Four eventfds per queue, and a reserve for the rest of QEMU. */
 #define VGC_FDS_PER_QUEUE 4
 #define VGC_OTHER_FDS 96
 
@@ -38,7 +38,9 @@ static VGC_SET_STATUS_TYPE vgc_set_status(VirtIODevice *vdev, uint8_t status)
 
 static void vgc_handle_output(VirtIODevice *vdev, VirtQueue *vq)
 {
-    /* The broker handles the queues; QEMU's clean-up paths can call this. */
+    /*
+     * The broker handles the queues, but QEMU's clean-up paths can call this.
+     */
 }
 
 /*
@@ -67,8 +69,8 @@ static struct vhost_dev *vgc_get_vhost(VirtIODevice *vdev)
 }
 
 /*
- * Guest memory that the broker cannot map, or NULL: it needs a file descriptor
- * and MAP_SHARED.
+ * Returns guest memory that the broker cannot map, or NULL. The broker needs a
+ * file descriptor and MAP_SHARED.
  */
 static const char *vgc_unshared_memory(MemoryRegion *mr)
 {
@@ -93,7 +95,7 @@ static const char *vgc_unshared_memory(MemoryRegion *mr)
     return NULL;
 }
 
-/* Adds up the queues of the devices that are realized. */
+/* Adds up the queues of all realized devices. */
 static int vgc_add_queues(Object *obj, void *opaque)
 {
     unsigned int *queues = opaque;
@@ -135,7 +137,7 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
     return true;
 }
 
-/* A sealed memfd, so that the broker can rely on its size. */
+/* Creates a sealed memfd, so that the broker can rely on its size. */
 static bool vgc_create_window(VgcDevice *d, Error **errp)
 {
     uint64_t size = vgc_bar_size(&d->config);
@@ -176,8 +178,8 @@ static void vgc_create_queues(VgcDevice *d)
     unsigned int i;
 
     /*
-     * QEMU only knows the names of the ids that it implements: start from one
-     * of those.
+     * virtio_init() accepts only ids of devices that QEMU implements: start
+     * from one of those.
      */
     virtio_init(vdev, VIRTIO_ID_GPIO, sizeof(struct vgpu_config));
     vdev->device_id = VGPU_VIRTIO_ID;
@@ -253,7 +255,9 @@ static void vgc_unrealize(DeviceState *dev)
 {
     VgcDevice *d = VGC_DEVICE(dev);
 
-    /* The window is still part of the PCI device's BAR: it goes with @dev. */
+    /*
+     * The window is still part of the PCI device's BAR, and is freed with @dev.
+     */
     vgc_link_fini(d);
     vgc_delete_queues(d);
     vhost_user_cleanup(&d->vhost_user);
@@ -319,7 +323,7 @@ static void vgc_class_init(ObjectClass *klass, VGC_CLASS_DATA *data)
     device_class_set_props(dc, vgc_properties);
     vgc_describe_properties(klass);
     dc->desc = "CUDA GPU served by a broker process";
-    /* Useful only behind the PCI glue, which has the shared-memory BAR. */
+    /* Usable only behind the PCI glue, which has the shared-memory BAR. */
     dc->user_creatable = false;
     set_bit(DEVICE_CATEGORY_MISC, dc->categories);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * vgpu-qemu: the distribution's QEMU with the vgpu-cuda device, to be used in place of qemu-system-x86_64, also
- * as libvirt's <emulator>. QEMU has no interface for devices of others, and its structures differ between
- * builds; so the device is compiled for one build of QEMU (build-object.sh), known by its build id, and
- * preloaded into exactly that one.
+ * vgpu-qemu: runs the distribution's QEMU with the vgpu-cuda device, in place of
+ * qemu-system-x86_64, also as libvirt's <emulator>. QEMU has no interface for out-of-tree devices,
+ * and its structures differ between builds. The device is therefore compiled for one build of QEMU
+ * (build-object.sh), identified by its build id, and preloaded into exactly that build.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -45,7 +45,7 @@ static void __attribute__((format(printf, 1, 2), noreturn)) die(const char *fmt,
     exit(EXIT_NO_DEVICE);
 }
 
-/* The build id in a note segment, as text. */
+/* Reads the build id from a note segment, as text. */
 static bool id_of_notes(const unsigned char *p, size_t size, char *text)
 {
     while (size >= sizeof(Elf64_Nhdr)) {
@@ -69,7 +69,7 @@ static bool id_of_notes(const unsigned char *p, size_t size, char *text)
     return false;
 }
 
-/* NULL, or what is wrong with the file. */
+/* Reads the build id of a file. NULL, or the reason of the failure. */
 static const char *build_id(const char *path, char *text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -104,7 +104,7 @@ static const char *build_id(const char *path, char *text)
     return found ? NULL : "it has no build id";
 }
 
-/* The folder of this program. */
+/* Reads the directory of this program. */
 static void own_folder(char *dir, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", dir, size - 1);
@@ -159,7 +159,10 @@ int main(int argc, char **argv)
         printf("%s\n%s\n", qemu, real);
         return 0;
     }
-    /* The object takes itself out of the environment again: programs that QEMU starts do not have its symbols. */
+    /*
+     * The object removes itself from the environment, so programs started by QEMU do not have its
+     * symbols.
+     */
     if (asprintf(&preload, "%s%s%s", real, before && *before ? ":" : "", before ? before : "") < 0)
         die("no memory");
     setenv("LD_PRELOAD", preload, 1);

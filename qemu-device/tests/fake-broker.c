@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A broker for tests of the QEMU device: a vhost-user back end without CUDA.
+ * Broker for tests of the QEMU device: a vhost-user back end without CUDA.
  *
  *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
  *               [vram=N] [pin=N] [reserved=N]
  *
- * It listens on SOCKET, accepts one connection and reports what it receives,
- * one event per line on stdout. The values are the fields of the configuration
- * that it offers. Every request on the control queue is answered with
- * VGPU_S_OK. Commands on stdin, answered by a line:
+ * Listens on SOCKET, accepts one connection and reports received messages, one
+ * event per line on stdout. The values are the fields of the offered
+ * configuration. Every request on the control queue is answered with VGPU_S_OK.
+ * Commands on stdin, answered by a line:
  *
  *   peek OFFSET         byte of the client windows -> "peek VALUE"
  *   poke OFFSET VALUE   -> "poked"
  *   event TYPE CLIENT   puts an event on queue 1 -> "event LENGTH"
  *   messages            messages so far -> "messages last=REQUEST N"
- *   deaf                never looks at the connection again -> "deaf"
- *   die                 exits at once, without closing anything in order
+ *   deaf                stops reading from the connection -> "deaf"
+ *   die                 exits at once, without an orderly close
  *
  * Built with QEMU's libvhost-user.
  */
@@ -46,7 +46,7 @@ static struct watch {
 } watches[MAX_WATCHES];
 static struct vgpu_config offer;
 static VuDev dev;
-static uint64_t window_size; /* of the memfd, as received */
+static uint64_t window_size; /* bytes, size of the memfd received */
 static uint64_t window_gpa;
 static unsigned long messages;
 static int last_message;
@@ -110,8 +110,8 @@ static void set_features(VuDev *d, uint64_t features)
 }
 
 /*
- * Reports the region of the windows: its name, size and seals are part of the
- * contract.
+ * Reports the memory region of the windows: its name, size and seals are part
+ * of the contract.
  */
 static void look_at_region(VhostUserMemoryRegion region, int fd)
 {
@@ -134,8 +134,8 @@ static void look_at_region(VhostUserMemoryRegion region, int fd)
 }
 
 /*
- * libvhost-user offers CONFIGURE_MEM_SLOTS by itself, so that regions arrive
- * one by one.
+ * libvhost-user always offers CONFIGURE_MEM_SLOTS, so regions arrive one by
+ * one.
  */
 static int process_msg(VuDev *d, VhostUserMsg *msg, int *do_reply)
 {
@@ -303,7 +303,7 @@ static bool parse_option(const char *arg)
     return true;
 }
 
-/* "@NAME" is an abstract name as long as it is, "@@NAME" one that is padded. */
+/* "@NAME" is an abstract name of its own length, "@@NAME" a padded name. */
 static socklen_t make_address(struct sockaddr_un *addr, const char *path)
 {
     bool padded = path[0] == '@' && path[1] == '@';
@@ -333,7 +333,7 @@ static int wait_for_qemu(const char *path)
     return accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 }
 
-/* stdin, the connection, and the kick descriptors of the queues. */
+/* Polls stdin, the connection, and the kick descriptors of the queues. */
 static void serve(int conn)
 {
     while (!finished) {
