@@ -19,7 +19,7 @@ enum vgp_effect {
     VGP_EFFECT_ASKS,     /* as COMPLETE; success means that earlier work is complete */
     /* as ASKS; blocks until then and returns the errors of earlier posted calls */
     VGP_EFFECT_WAITS,
-    /* The rest put work into the stream they name, or else into the legacy stream. */
+    /* The following put work into the stream they name, or else into the legacy stream. */
     VGP_EFFECT_ORDERS,  /* work that occupies no engine and touches no memory of the program */
     VGP_EFFECT_CALLS,   /* runs a host function of the program */
     VGP_EFFECT_SIGNALS, /* waits for, or writes, words in memory; occupies no engine */

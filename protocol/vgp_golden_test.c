@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Golden records: what the guest's generated encoders write for every call, with arguments that follow from
- * the names of the fields. One line for each record: number, name, bytes, whether a reply is wanted, a hash of
- * the bytes; of some the bytes themselves. check.sh compares the output with golden_records.tsv, which is
- * never made anew for a call that is there: an old guest sends these bytes for ever.
- * The cases are made from the description for each run (gen/templates/golden.py).
+ * Golden records: the output of the guest's generated encoders for every call, with arguments
+ * derived from the names of the fields. One line per record: number, name, bytes, whether a reply
+ * is wanted, a hash of the bytes; for some records also the bytes. check.sh compares the output
+ * with golden_records.tsv. Entries of existing calls are never regenerated, as old guests keep
+ * sending these bytes. The cases are generated from the description for each run
+ * (gen/templates/golden.py).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static uint64_t handle(enum vgp_handle_type type, const char *key)
     return VGP_HANDLE(type, 7, value(key) % 1000);
 }
 
-/* The record being made; printed when it is published. */
+/* The record under construction; printed when published. */
 static struct {
     const char *name;
     uint16_t number;
@@ -80,7 +81,7 @@ static void print(void)
     printf("\n");
 }
 
-/* ---- what the encoders need of the library around them ---- */
+/* ---- library functions called by the encoders ---- */
 
 void vgp_stream_count(struct vgp_submit *s, uint64_t stream)
 {
@@ -104,7 +105,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     rec.size = (bytes + 15) & ~15u;
     rec.number = call;
     rec.reply = want_reply;
-    /* As the rings do it: what the encoder must write itself is not zero. */
+    /* As the rings do: bytes that the encoder must write are not zeroed. */
     memset(rec.args, 0xa5, sizeof(rec.args));
     memset(rec.args, 0, bytes < 512 ? bytes : 512);
     memset(rec.args + bytes, 0, rec.size - bytes);
@@ -144,7 +145,7 @@ CUresult vgp_blob_send(const void *data, uint64_t bytes, uint32_t *blob_id)
     return CUDA_SUCCESS;
 }
 
-/* Another ordinal on the other side, so that a field that is not translated shows. */
+/* A different ordinal on the wire, so that a field without translation is detected. */
 int32_t vgp_device_sent(int32_t device)
 {
     return device ^ 0x55;

@@ -24,8 +24,10 @@ void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void
  * thread, which holds the lock of the library or module. To be called before the first load.
  */
 void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg);
-/* Bytes of device memory that this process takes, of all devices together, exact to the byte. Needs no context. Any
- * thread. */
+/*
+ * Bytes of device memory used by this process on all devices, exact to the byte. Needs no context.
+ * Any thread.
+ */
 uint64_t sg_memory_held(void);
 /* Sets the value by which kernels launch an executable graph: the client's handle. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);

@@ -25,7 +25,10 @@
 #define VGP_EVENT_MAX (2u << 20)   /* maximum size of an event with its header, bytes */
 #define VGP_HOST_PIECE (64u << 10) /* maximum bytes of host memory in an event */
 
-/* The magic has no NUL; compilers that know the attribute warn of such an initialiser without it. */
+/*
+ * The magic has no NUL. Compilers that support the attribute warn of such an initialiser without
+ * it.
+ */
 #if defined(__has_attribute)
 #if __has_attribute(nonstring)
 #define VGP_NO_NUL __attribute__((nonstring))

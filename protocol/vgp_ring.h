@@ -2,9 +2,10 @@
 /*
  * The client window: memory shared between one guest process (libcuda) and its worker.
  *
- * One window per guest process. It is a slice of the device's shared-memory BAR in a VM, a memfd of
- * its own over the unix-socket transport; nothing below knows which. The peer can write any byte at
- * any time: every value read from it is read once, bounded, and never believed again.
+ * One window per guest process: in a VM a slice of the device's shared-memory BAR, over the
+ * unix-socket transport a memfd of its own. The format does not depend on the transport. The peer
+ * can write any byte at any time: each value is read once and bounded, and a second read is never
+ * trusted to match.
  *
  *   offset 0   struct vgp_window_shared (one page)
  *   ring       call records, guest -> worker
@@ -96,7 +97,7 @@ struct vgp_window_shared {
     uint32_t staging_piece; /* preferred staging bytes per copy; 0: unspecified (older workers) */
     uint64_t padding1;
 
-    /* line 1, worker (second half of line 0's job) */
+    /* line 1, worker (continues line 0) */
     uint64_t staging_offset;
     uint64_t staging_size;
     uint64_t padding2[6];

@@ -2,17 +2,17 @@
 /*
  * Round trips of every call through the generated encoders and decoders, in one process.
  *
- * T1 same call, same bytes (idempotence); T2 what the encoder asks for is what it fills, and the
- * decoder consumes all of it; T3 every field arrives as it was sent (random values, several
- * rounds); T4 every shorter record is refused; T5 every word of the arguments corrupted in turn:
- * no crash (ASan, UBSan), and padding that is not zero is refused; T6 no reply is larger than its
- * slot, no record larger than VGP_RECORD_MAX; T7 an array, text or bytes of the greatest length is taken, and
- * one element more is refused, although the record has room for it; T8 after each call, in either way of its end, as many
- * handles are named, given back and kept as the description says, on both sides; T9 what the description says of a
- * call and of its fields stands in the tables that worker, library and replay read; T10 a
- * reply with one element more than an array, text or bytes may have is refused, and an image in the record that is not
- * as large as the record says. Ordinals of devices are other numbers on the wire, one for each direction.
- * The cases themselves are made from the description for each run (gen/templates/roundtrip.py).
+ * T1 same call, same bytes (idempotence); T2 the encoder fills the size it asked for, and the
+ * decoder consumes all of it; T3 every field arrives as sent (random values, several rounds); T4
+ * every shorter record is refused; T5 every word of the arguments corrupted in turn: no crash
+ * (ASan, UBSan), and padding that is not zero is refused; T6 no reply is larger than its slot, no
+ * record larger than VGP_RECORD_MAX; T7 an array, text or blob of the maximum length is accepted,
+ * and one element more is refused, although the record has room for it; T8 each call, on success
+ * and failure, creates, drops and keeps the handles of its description, on both sides; T9 the
+ * description of a call and of its fields matches the tables read by worker, library and replay;
+ * T10 a reply with one element more than the maximum is refused, and an image in the record whose
+ * size differs from the record's. Device ordinals differ on the wire, per direction. The cases are
+ * generated from the description for each run (gen/templates/roundtrip.py).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void rnd_bytes(void *p, size_t n)
         ((uint8_t *)p)[i] = (uint8_t)rnd();
 }
 
-/* Types of location: that of a device, or none. */
+/* Types of location: device or none. */
 static __attribute__((unused)) void rnd_kinds(void *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -61,7 +61,7 @@ static __attribute__((unused)) void rnd_text(char *p, uint32_t n)
     p[n - 1] = 0;
 }
 
-/* Limits are where mistakes are: 0, 1, the maximum and one below come up often. */
+/* Favours limits, where mistakes are likely: 0, 1, the maximum and the maximum minus 1. */
 static uint32_t pick_len(uint32_t max)
 {
     switch (rnd() % 5) {
@@ -85,13 +85,13 @@ static void touch(const void *p, size_t n)
         sink ^= ((const uint8_t *)p)[i];
 }
 
-/* Handles in a call: `minted` and `dropped` by the library, the others by the worker. */
+/* Handles of a call: `minted` and `dropped` by the library, the rest by the worker. */
 struct vgp_handles {
     unsigned minted, dropped, named, unnamed, parents;
 };
 static struct vgp_handles handles;
 
-/* What the far side saw, for the cases to compare. */
+/* Values received by the far side, for comparison by the cases. */
 static struct {
     unsigned calls;
     CUresult result;
@@ -104,7 +104,7 @@ static struct {
 
 static const char *case_name;
 static uint16_t case_call;
-static bool case_picky; /* its steps refuse values as malformed, which are random here */
+static bool case_picky; /* handlers refuse random values as malformed */
 static bool case_waits; /* the call waits for its stream */
 static unsigned passed, failed;
 static bool case_ok;
@@ -313,7 +313,7 @@ static CUresult dispatch(uint16_t call, const uint8_t *args, uint32_t size, stru
     c->args_size = size;
     if (!row || size < row->args_fixed)
         return wrk_malformed(c, "too short");
-    /* Exactly as large as the record, so that ASan sees a read past its end. */
+    /* Exactly the size of the record, so that ASan detects a read past its end. */
     uint8_t *copy = aligned_alloc(16, size ? (size + 15) & ~15u : 16);
     memcpy(copy, args, size);
     c->args = copy;
@@ -371,10 +371,10 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
 CUresult vgp_submit_async(struct vgp_submit *s)
 {
     vgp_submit_publish(s);
-    return seen.result; /* so that the case can compare it like any other */
+    return seen.result; /* for comparison by the case */
 }
 
-/* T10: a count of the next reply, which then has all of its slot; value 0: none. */
+/* T10: offset and value of a wrong count in the next, full-size reply; value 0: none. */
 static struct {
     uint32_t at, value;
 } wrong_count;
@@ -404,7 +404,7 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
     return CUDA_SUCCESS;
 }
 
-/* Another number on the wire for each ordinal, in each direction. */
+/* A different ordinal on the wire, in each direction. */
 int32_t vgp_device_sent(int32_t device)
 {
     return device ^ 0x5a;
@@ -434,7 +434,7 @@ void vgp_handle_drop(uint64_t handle)
 
 /* ---- the cases ---- */
 
-/* T8. `worker`: the generated handler names and ends the call's objects. */
+/* T8. `worker`: the generated handler names and drops the call's objects. */
 static void check_handles(CUresult r, struct vgp_handles want, bool worker)
 {
     CHECK(handles.minted == want.minted, "T8: a handle for each new object");
@@ -454,7 +454,7 @@ static __attribute__((unused)) void check_refused(CUresult r)
     memset(&wrong_count, 0, sizeof(wrong_count));
 }
 
-/* T10: the size of an image, which is in the record, is another by one. */
+/* T10: changes the size of an image in the record by 1. */
 static __attribute__((unused)) void check_image_size(uint32_t size_at)
 {
     static uint8_t record[ARGS_MAX] __attribute__((aligned(16)));
@@ -505,7 +505,7 @@ static void begin_case(const char *name, uint16_t call)
     memset(&handles, 0, sizeof(handles));
 }
 
-/* T1, T4, T5 on the record that the case has just sent. */
+/* T1, T4, T5 on the record just sent by the case. */
 static void end_case(void)
 {
     static uint8_t good[ARGS_MAX] __attribute__((aligned(16)));
@@ -517,7 +517,7 @@ static void end_case(void)
     CHECK(c.malformed == now.malformed, "T1: the same record again");
     for (uint32_t n = 0; n < size; n += 16) {
         if (n > 2048 && n + 2048 < size)
-            continue; /* the middle of a long payload: all alike */
+            continue; /* skips the middle of a long payload */
         dispatch(case_call, good, n, &c);
         CHECK(c.malformed, "T4: a shorter record is refused");
     }
@@ -538,7 +538,7 @@ static void end_case(void)
         failed++;
 }
 
-/* A variable part of the arguments; exact: its length is that of a C type. max 0: a blob, which is left out. */
+/* Variable part of the arguments; exact: the length of a C type. max 0: a blob, left out. */
 struct part {
     const char *name;
     size_t len_at;
@@ -546,7 +546,7 @@ struct part {
     bool text, exact;
 };
 
-/* Is the record of the case refused with so many elements in one part, and none in the others (a NUL in texts)? */
+/* True if the record is refused with `elements` in part `which`, none in the rest (texts: NUL). */
 static bool refused_with(const struct part *parts, unsigned n, unsigned which, uint32_t elements,
                          uint32_t fixed)
 {
@@ -568,13 +568,13 @@ static bool refused_with(const struct part *parts, unsigned n, unsigned which, u
     return c.malformed;
 }
 
-/* T7; with a part whose length is given by a type, or that must be as long as another, more than the limit is refused. */
+/* T7; at the maximum, parts of a fixed or dependent length may be refused, beyond it all are. */
 static void one_over(const struct part *parts, unsigned n, uint32_t fixed)
 {
     bool given = case_picky;
 
     for (unsigned i = 0; i < n; i++)
-        given |= parts[i].exact || !parts[i].max; /* a blob must have the size that the record says */
+        given |= parts[i].exact || !parts[i].max; /* a blob must have the record's size */
     for (unsigned i = 0; i < n && first_round; i++) {
         if (!parts[i].max)
             continue;

@@ -29,8 +29,10 @@ struct wrk_call {
     uint32_t makes_type;
     uint64_t makes; /* handle of the object the call creates, 0: none */
     CUstream stream;
-    /* Contexts, other than its own, of the objects that it has looked up: provider object and the
-     * underlying one, NULL: none. More than one: `many`. */
+    /*
+     * Contexts of the looked-up objects, other than the context of the call: provider object and
+     * the underlying one, NULL: none. `many`: more than one.
+     */
     CUcontext other[2];
     bool many;
     /* a custom handler has taken over the reply, to be sent by wrk_reply_deferred() */
