@@ -46,7 +46,7 @@ static void just_close(int fd)
 
 void (*vgb_close_received)(int fd) = just_close;
 
-/* Takes the descriptors out of a received message; false when there were more than room. */
+/* Takes the descriptors out of a received message; false if there were more than `room`. */
 static bool collect(struct msghdr *mh, int *fds, unsigned room, unsigned *got)
 {
     bool fits = true;

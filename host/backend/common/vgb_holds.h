@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a pointer member holds its structure; scripts/lint_holds.py rejects members that do not say.
+ * How a pointer member holds its structure; scripts/lint_holds.py rejects members without a kind.
  * COUNTED   a reference (or an entry among holders), released by the owner of the member
  * OWNED     the only reference: the object ends with the owner of the member
  * LISTED    no reference: the object removes itself from the member before it ends

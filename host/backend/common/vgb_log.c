@@ -131,8 +131,10 @@ static bool find_client(const char *message, char number[16], const char **name,
     return true;
 }
 
-/* `client`: number of the client that the line is about, "" for none; NULL: taken from the line,
- * which is this process's own. */
+/*
+ * `client`: number of the client that the line is about, "" for none; NULL: taken from the line,
+ * which this process has printed.
+ */
 static void emit_structured(enum vgb_log_level level, const char *process, const char *client,
                             const char *message)
 {
@@ -293,7 +295,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
     return true;
 }
 
-/* For a part this is counted in the whole, as the part may never log again. */
+/* The count of a part is added to its whole, as the part may never log again. */
 static void say_dropped(struct vgb_ratelimit *limit, enum vgb_log_level level)
 {
     struct vgb_ratelimit *l = largest(limit);

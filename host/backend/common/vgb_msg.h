@@ -21,8 +21,10 @@ enum vgb_msg_type {
     /* answer to the last MAP of a region: status (enum vgpu_status), va. For a region of the mapper
      * with status != 0: value as in UNMAPPED */
     VGB_M_MAPPED = 3,
-    /* answer to UNMAP: status. For a region of the mapper: value = address of the unmapping job
-     * that the mapper is told; answer: TAKEN */
+    /*
+     * answer to UNMAP: status. For a region of the mapper: value = address of the unmapping job for
+     * the mapper; answer: TAKEN
+     */
     VGB_M_UNMAPPED = 4,
     /* value = total reservation wanted, bytes; length = the least that suffices; flags =
      * VGB_RESERVE_* */
@@ -46,8 +48,10 @@ enum vgb_msg_type {
      * before SANDBOX: value = process id of the mapper; fds: its seccomp listener, /proc/self/maps
      */
     VGB_M_MAPPER = 14,
-    /* all runs of a region for the mapper are known: va = its place; value = address of the job,
-     * which the mapper is told when it asks for work. Answer: PLACED; MAPPED follows */
+    /*
+     * all runs of a region for the mapper are known: va = its place; value = address of the job for
+     * the mapper, given to it when it asks for work. Answer: PLACED; MAPPED follows
+     */
     VGB_M_PLACE = 15,
     /* broker -> worker */
     /* fds: window, doorbell [, wake]; offset, length = slice of the window; value = quota of device
@@ -75,7 +79,7 @@ enum vgb_msg_type {
     VGB_M_LIMITS = 23,
     /*
      * pacing by turns: status 1: the worker may put work into streams, value = maximum work at
-     * once, ns (0: unlimited); status 0: it may not, and reports its state (WORK) now and at every
+     * once, ns (0: unlimited); status 0: it may not, and reports its state (WORK) now and at each
      * change; flags = number of this message
      */
     VGB_M_TURN = 24,
@@ -94,7 +98,7 @@ enum vgb_msg_type {
     /* broker -> worker */
     /* another holder of this client's shared events has ended. No answer */
     VGB_M_HOLDER_GONE = 30,
-    /* another client was refused room for images: stalled transfers are to be dropped. No answer */
+    /* another client was refused room for images: drop stalled transfers. No answer */
     VGB_M_BLOBS_WANTED = 31,
 };
 
