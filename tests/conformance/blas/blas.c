@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * blas [--table | --list] [CASE...]: cuBLAS and cuBLASLt against the CPU. Each case runs in a process of its own, since
- * an error of the device stays with its process. Ordinarily one line per case and at the end "blas: N
- * passed, M failed, 0 skipped"; a call that cuBLAS refuses is a failure, except in cases marked as known to
- * be refused. With --table each line is "CASE right|wrong|refused DETAIL", separated by tabs, and the exit
- * status is 0.
+ * blas [--table | --list] [CASE...]: cuBLAS and cuBLASLt compared with the CPU. Each case runs in a
+ * separate process, since an error of the device is sticky for the process. Prints a line per case
+ * and at the end "blas: N passed, M failed, 0 skipped"; a call refused by cuBLAS is a failure,
+ * except in cases marked as known to be refused. With --table each line is "CASE
+ * right|wrong|refused DETAIL", separated by tabs, and the exit status is 0.
  */
 #include "blas.h"
 
@@ -215,7 +215,7 @@ void compare(double got, double want, double tolerated)
 {
     const double share = fabs(got - want) / (tolerated > 0 ? tolerated : 0x1p-149);
 
-    if (!(share <= worst)) /* a NaN is worse than anything */
+    if (!(share <= worst)) /* also true for a NaN */
         worst = isnan(share) ? INFINITY : share;
 }
 
@@ -228,7 +228,7 @@ void finished(void)
 
 static int child(const struct blas_case *c, int out)
 {
-    dup2(out, STDOUT_FILENO); /* standard output is the table's */
+    dup2(out, STDOUT_FILENO); /* standard output is for the table only */
     alarm(CASE_SECONDS);
     if (good(cublasCreate(&blas), "cublasCreate"))
         c->run();
@@ -247,7 +247,7 @@ static void tell(void)
         _exit(3);
 }
 
-/* 0 right, 1 wrong, 2 refused, 3 ended otherwise. */
+/* Runs a case. 0 right, 1 wrong, 2 refused, 3 any other end. */
 static int one(const struct blas_case *c, char *detail, size_t cap)
 {
     int p[2], status;

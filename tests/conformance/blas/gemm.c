@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products by every entry point. */
+/* Matrix products by all entry points. */
 #include "blas.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The toolkit's header has it for C++ only, for the sake of __half. */
+/* The toolkit's header declares it for C++ only, because of __half. */
 cublasStatus_t cublasHgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
                            const void *alpha, const void *a, int lda, const void *b, int ldb,
                            const void *beta, void *c, int ldc);
@@ -41,10 +41,13 @@ static void check_gemm(const struct gemm *g, cudaDataType_t compute, const doubl
                 }
                 want = g->alpha * want + old;
                 size = fabs(g->alpha) * size + fabs(old);
-                /* One rounding of the sum per product, in any order, and one of the result. */
+                /*
+                 * One rounding of the sum per product, in any order, and one rounding of the
+                 * result.
+                 */
                 compare(got[at], want, (2 + g->k) * sum * size + 2 * out * fabs(want) + 1e-30);
             }
-    /* What lies between columns must be as it was. */
+    /* Memory between columns must be unchanged. */
     for (int j = 0; j < g->n; j++)
         for (int i = g->m; i < g->ldc; i++) {
             const size_t at = (size_t)j * (size_t)g->ldc + (size_t)i;
@@ -73,7 +76,7 @@ void run_gemm(const char *name, cudaDataType_t ab, cudaDataType_t c, cudaDataTyp
             const int pad = whole ? 0 : turn % 3;
             double *got;
 
-            if (whole) { /* integer products are asked for with multiples of 4 and whole factors */
+            if (whole) { /* integer products require multiples of 4 and whole factors */
                 g.m = (g.m + 3) & ~3;
                 g.n = (g.n + 3) & ~3;
                 g.k = (g.k + 3) & ~3;

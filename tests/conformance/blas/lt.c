@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cublasLtMatmul: with the algorithm that its heuristic chooses, bias and activation too. */
+/* cublasLtMatmul with the algorithm chosen by its heuristic, also with bias and activation. */
 #include "blas.h"
 
 #include <math.h>
@@ -107,7 +107,7 @@ static void c_batch(void)
     run_gemm("cublasLtMatmul", F32, F32, F32, 3, matmul);
 }
 
-/* max(0, A B + bias): one shape, aligned as the epilogues ask for. */
+/* max(0, A B + bias): one shape, aligned as the epilogues require. */
 static void c_relu_bias(void)
 {
     struct gemm g = {.m = 64, .n = 40, .k = 32, .lda = 64, .ldb = 32, .ldc = 64, .batch = 1, .alpha = 1};

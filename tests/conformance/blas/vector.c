@@ -64,7 +64,7 @@ static void c_dgemv(void)
     gemv(true);
 }
 
-/* The routines that return a number; the same vectors for all. */
+/* Routines that return a number; all use the same vectors. */
 static void scalars(int which, bool dbl)
 {
     const double e = dbl ? E64 : E32;
@@ -170,7 +170,7 @@ static void update(bool axpy, bool dbl)
             good(dbl ? cublasDscal(blas, n, &alpha, y.d, inc) : cublasSscal(blas, n, &fa, y.d, inc),
                  "cublas?scal");
         array_download(&y, got);
-        for (int i = 0; i < n * inc; i++) { /* between the elements nothing changes */
+        for (int i = 0; i < n * inc; i++) { /* memory between the elements is unchanged */
             const double want = i % inc ? y.h[i] : axpy ? alpha * x.h[i] + y.h[i] : alpha * y.h[i];
             const double size = fabs(alpha * x.h[i]) + fabs(alpha * y.h[i]);
 
@@ -199,7 +199,9 @@ static void c_dscal(void)
     update(false, true);
 }
 
-/* A X = alpha B or X A = alpha B with triangular A: the solution is put back into the equation. */
+/*
+ * A X = alpha B or X A = alpha B with triangular A: the solution is substituted into the equation.
+ */
 static void trsm(bool dbl)
 {
     static const int sizes[][2] = {{1, 1}, {17, 5}, {64, 33}, {100, 20}};

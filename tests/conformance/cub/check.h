@@ -12,7 +12,7 @@
 
 static int t_passed, t_failed;
 
-/* One line per check; the first argument is a word. */
+/* Prints a line for a check; `name` is a single word. */
 static inline void check(const char *name, size_t n, bool ok)
 {
     const cudaError_t e = cudaGetLastError();
@@ -39,7 +39,7 @@ static inline int finish(const char *suite)
     return t_failed ? 1 : 0;
 }
 
-/* The same numbers each time. */
+/* Random numbers, the same in each run. */
 struct Random {
     uint64_t s;
     explicit Random(uint64_t seed) : s(seed * 0x9e3779b97f4a7c15ull + 1)

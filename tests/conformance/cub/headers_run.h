@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Included by the output of headers.py: each function available on host and device is run on both
+ * Included by the output of headers.py: each function available on host and device runs on both
  * with the same arguments, edge values first. The host's libraries are the reference; the device
  * runs nvcc's code for CUDA's own implementation, so a wrong instruction shows as a gross error,
  * not as a last bit.
@@ -15,9 +15,9 @@
 #include <cstring>
 
 #define LANES 64
-#define SLOT 16   /* bytes of an argument */
-#define BYTES 128 /* of a lane's arguments */
-#define ROOM 16   /* of a lane's result */
+#define SLOT 16   /* size of an argument, bytes */
+#define BYTES 128 /* size of a lane's arguments, bytes */
+#define ROOM 16   /* size of a lane's result, bytes */
 #define ARG(T, i) (*(T *)(void *)(in + SLOT * (i)))
 #define RESULT(T) (*(T *)(void *)out)
 
@@ -40,7 +40,7 @@ static inline uint64_t rnd(void)
     return rnd_state;
 }
 
-/* Zeros, ones, infinities, NaN, denormals, then numbers of every size but mostly small ones. */
+/* Zeros, ones, infinities, NaN, denormals, then numbers of all magnitudes, mostly small. */
 static double number(int lane)
 {
     static const double edge[] = {0.0, -0.0,  1.0,  -1.0,    0.5,     2.0,    INFINITY, -INFINITY,
@@ -81,7 +81,7 @@ static void make(char kind, char *p, int lane)
         case 'o':
             *p = (char)(rnd() & 1);
             break;
-        default: { /* integers: small, at the edges, any */
+        default: { /* integers: small, at the limits, random */
             const uint64_t any[] = {
                 0, 1, ~0ull, 0x7fffffff7fffffffull, 0x8000000080000000ull, rnd() & 31, rnd() & 255, rnd()};
             memcpy(p, &any[lane & 7], 8);
@@ -97,8 +97,10 @@ static bool close_to(double a, double b, double relative, double absolute)
     return fabs(a - b) <= absolute || fabs(a - b) <= relative * (fabs(a) > fabs(b) ? fabs(a) : fabs(b));
 }
 
-/* A number beyond the integer: the device gives the nearest (PTX ISA, cvt), the host's processor
- * its lowest. */
+/*
+ * A number out of range of the integer: the device gives the nearest (PTX ISA, cvt), the host's
+ * processor its lowest.
+ */
 static bool outside(const header_case *c, const char *device, const char *host)
 {
     const bool real = strchr("fdhb", c->kinds[0]) && c->kinds[0];

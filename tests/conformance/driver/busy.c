@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * CONFORM_BUSY=1: while a case runs, two threads of the same process keep streams of their own busy: launches, copies,
- * fills, events, waits between streams, host functions, graphs, and objects made and ended while they are in use. One
- * thread is in the primary context, which the case has, too, the other in a context of its own. So a sanitizer in the
- * worker sees a case's calls beside streams and host functions that run (scripts/san.sh).
+ * CONFORM_BUSY=1: while a case runs, two threads of the same process keep streams of their own
+ * busy: launches, copies, fills, events, waits between streams, host functions, graphs, and objects
+ * created and destroyed while in use. One thread uses the primary context, like the case, the other
+ * a context of its own. A sanitizer in the worker thereby sees a case's calls concurrently with
+ * streams and host functions (scripts/san.sh).
  *
- * Each round is waited for, so that little is queued and a case that waits for its context ends. Memory is
- * taken before the case begins and given back after its end: cases look at how much there is. What a round computes and
- * the number of its host functions are checked, and a line is printed only for what is wrong.
+ * Each round is waited for, so that little is queued and a case that waits for its context ends.
+ * Memory is allocated before the case begins and freed after its end, as cases check the amount in
+ * use. The results of a round and the number of its host functions are checked; only failures print
+ * a line.
  */
 #include "busy.h"
 
@@ -17,7 +19,7 @@
 
 #define N_STREAMS 3
 #define WORDS 1024u
-#define PAUSE_NS 500000 /* between rounds: a case is to go on as well */
+#define PAUSE_NS 500000 /* between rounds: leaves time for the case, ns */
 
 struct lane {
     CUstream stream;
@@ -35,11 +37,11 @@ struct busy {
     CUfunction fill, add;
     struct lane lane[N_STREAMS];
     CUgraphExec exec;
-    atomic_uint called; /* host functions that have run */
+    atomic_uint called; /* number of host functions run */
     unsigned asked;
     unsigned rounds;
-    CUresult result;     /* the first one that was not as wanted */
-    const char *what;    /* the call that gave it */
+    CUresult result;     /* first unexpected result */
+    const char *what;    /* call that returned it */
     atomic_bool stopped; /* by busy_end() */
 };
 
@@ -70,7 +72,7 @@ static bool launch(struct busy *b, CUfunction f, CUdeviceptr p, unsigned v, CUst
     return GOOD(cuLaunchKernel(f, WORDS / 128, 1, 1, 128, 1, 1, 0, s, params, NULL));
 }
 
-/* A graph of a fill, a host function and a copy, on the last lane's memory. */
+/* Creates a graph of a fill, a host function and a copy, on the last lane's memory. */
 static bool make_graph(struct busy *b)
 {
     const struct lane *l = &b->lane[N_STREAMS - 1];
@@ -109,7 +111,10 @@ static bool set_up(struct busy *b)
     return make_graph(b);
 }
 
-/* The lanes one after the other by events; then what was made in this round ends while it may still be in use. */
+/*
+ * Orders the lanes by events; then destroys the objects of this round while they may still be in
+ * use.
+ */
 static bool round_of(struct busy *b)
 {
     const unsigned v = b->rounds;
@@ -178,7 +183,7 @@ static void *thread_main(void *arg)
     const struct timespec pause = {0, PAUSE_NS};
     struct busy *b = arg;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    /* A case may capture in a mode in which no other thread may do what this one does. */
+    /* A case may capture in a mode that forbids calls of other threads. */
     bool ok = GOOD(cuThreadExchangeStreamCaptureMode(&mode)) && set_up(b) && round_of(b);
 
     pthread_barrier_wait(&b->ready);
@@ -224,7 +229,7 @@ void busy_end(bool usable)
         pthread_join(b->thread, NULL);
         pthread_barrier_destroy(&b->ready);
         b->started = false;
-        /* A case that leaves its context unusable has ended these threads, too. */
+        /* A case that leaves its context unusable also ends these threads. */
         if (usable && b->result != CUDA_SUCCESS)
             cf_rc(b->what, b->result, CUDA_SUCCESS);
     }

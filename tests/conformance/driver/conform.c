@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * conform [--list] [--alone] [case or prefix*...]: runs cases in child processes of this program, so that a crash
- * or a hang costs one case and sticky errors stay where they belong. The parent never calls CUDA.
+ * conform [--list] [--alone] [case or prefix*...]: runs cases in child processes of this program,
+ * so that a crash or a hang costs a single case and sticky errors stay within the child. The parent
+ * never calls CUDA.
  */
 #include "busy.h"
 #include "conform.h"
@@ -128,8 +129,8 @@ void cf_need_true(const char *what, bool ok)
 }
 
 /*
- * What lives in the provider, where it says so: the software GPU, called directly. A case gives back what it takes: what is
- * there after it and was not before has lost its last reference, or the case forgot it.
+ * Lists the objects alive in the provider, if it can: the software GPU, called directly. A case
+ * releases its objects: an object left after it that did not exist before was leaked.
  */
 static void (*books)(char *text, size_t size);
 
@@ -147,7 +148,7 @@ static void read_books(char text[BOOKS_MAX])
         books(text, BOOKS_MAX);
 }
 
-/* Threads that end what a stream held may be a moment late. */
+/* Threads that release a stream's objects may finish slightly later. */
 static void compare_books(const char *before)
 {
     char after[BOOKS_MAX];
@@ -161,7 +162,7 @@ static void compare_books(const char *before)
     line(false, "books", after, before);
 }
 
-/* False when the process cannot go on: the case left a sticky error behind. */
+/* Runs a case. False if the process cannot continue, as the case left a sticky error. */
 static bool run_one(uint32_t index, int control)
 {
     const struct cf_case *c = __start_cf_cases[index];
@@ -199,12 +200,12 @@ static bool run_one(uint32_t index, int control)
         cuCtxSetCurrent(NULL);
         cuDevicePrimaryCtxRelease(0);
     } else if (usable && !failures && !skipped) {
-        cuDevicePrimaryCtxReset(0); /* by the case's own context */
+        cuDevicePrimaryCtxReset(0); /* in case the case created it */
     }
-    /* Three times: then an audited worker looks for what is left (host/backend/worker/main/audit.c). */
+    /* Three times: an audited worker then checks for leaks (host/backend/worker/main/audit.c). */
     for (unsigned i = 0; i < 3; i++)
         cuDeviceGraphMemTrim(0);
-    /* Cases of two devices end with a context that has failed. */
+    /* Cases with two devices end with a failed context. */
     if (usable && !failures && !skipped && !(c->flags & CF_TWO))
         compare_books(before);
     n.done = 1;
@@ -215,7 +216,7 @@ static bool run_one(uint32_t index, int control)
     return usable;
 }
 
-/* Starts a child that runs the given cases in order; returns its pid and the notes' pipe. */
+/* Starts a child that runs the given cases in order; returns its pid and the pipe of its notes. */
 static pid_t start_child(const uint32_t *index, size_t n, int *notes)
 {
     int p[2];
@@ -254,7 +255,10 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* A signal every millisecond: system calls of the library return early, its results do not change. */
+/*
+ * Raises a signal every millisecond: system calls of the library return early, without effect on
+ * its results.
+ */
 static void start_alarms(void)
 {
     struct itimerval every = {{0, 1000}, {0, 1000}};
@@ -275,7 +279,7 @@ static int child_main(int argc, char **argv)
         if (c < 0)
             return 2;
         if (!run_one((uint32_t)c, CF_CONTROL_FD))
-            break; /* the parent gives the rest to a new process */
+            break; /* the parent passes the rest to a new process */
     }
     return 0;
 }
@@ -284,7 +288,7 @@ struct totals {
     unsigned passed, failed, skipped;
 };
 
-/* Runs cases index[0..n) in one child; returns how many of them are over. */
+/* Runs cases index[0..n) in one child; returns the number of cases that ended. */
 static size_t run_group(const uint32_t *index, size_t n, int limit_s, struct totals *t)
 {
     int notes, status = 0;
@@ -316,7 +320,7 @@ static size_t run_group(const uint32_t *index, size_t n, int limit_s, struct tot
         t->failed += note.failed;
         t->skipped += note.skipped && !note.failed;
         t->passed += !note.skipped && !note.failed;
-        if (over == n) { /* the process still has to end: exit handlers are part of the test */
+        if (over == n) { /* the process still has to exit: exit handlers are part of the test */
             r = poll(&pf, 1, limit_s * 1000);
             if (r == 0) {
                 printf("%s.exit no end in time FAIL want exit status 0\n",
@@ -343,7 +347,7 @@ static size_t run_group(const uint32_t *index, size_t n, int limit_s, struct tot
     size_t at = over < n ? over : n - 1;
     printf("%s.process %s FAIL want exit status 0\n", __start_cf_cases[index[at]]->name, why);
     t->failed++;
-    if (over == n) { /* the last case passed but the process did not end well */
+    if (over == n) { /* the last case passed but the process did not exit cleanly */
         t->passed -= t->passed > 0;
         return n;
     }

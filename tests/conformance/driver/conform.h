@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The conformance suite's frame: named cases, checks, and one line of output per check.
+ * Framework of the conformance suite: named cases, checks, and a line of output per check.
  *
- * A line is `case.check result`; a check that is not met ends in ` FAIL want ...`. Nothing in a
- * line may depend on addresses, times or the provider, so that the outputs of two ways of running
- * the suite can be compared with diff.
+ * A line is `case.check result`; a failed check ends in ` FAIL want ...`. Lines must not depend on
+ * addresses, times or the provider, so that the outputs of two ways of running the suite can be
+ * compared with diff.
  */
 #ifndef CONFORM_H
 #define CONFORM_H
@@ -20,8 +20,8 @@
 enum cf_flags {
     CF_CTX = 1 << 0,   /* cuInit, primary context of device 0 retained and current */
     CF_ALONE = 1 << 1, /* separate process (sticky errors, no cuInit yet, fork, exit) */
-    CF_TWO = 1 << 3,   /* needs two devices: left out unless CONFORM_DEVICES is set, which runs it alone */
-    CF_UB = 1 << 2,    /* undefined on a physical GPU's own driver: not run there (CONFORM_REAL=1) */
+    CF_TWO = 1 << 3,   /* needs two devices: run alone, and only if CONFORM_DEVICES is set */
+    CF_UB = 1 << 2,    /* undefined on a physical GPU's own driver: not run with CONFORM_REAL=1 */
 };
 
 struct cf_case {
@@ -38,22 +38,24 @@ struct cf_case {
         &cf_case_##ident; \
     static void cf_run_##ident(void)
 
-/* One line each; the return value says whether the check was met. `check` is a short name. */
+/* Print a line each and return whether the check passed. `check` is a short name. */
 bool cf_rc(const char *check, CUresult got, CUresult want);
-/* As cf_rc with several allowed results (CUDA's documentation leaves the choice open); ends in
- * -1. */
+/*
+ * Like cf_rc with several allowed results (where CUDA's documentation leaves the choice open); the
+ * list ends in -1.
+ */
 bool cf_rc_in(const char *check, CUresult got, ...);
 bool cf_u64(const char *check, uint64_t got, uint64_t want);
 bool cf_true(const char *check, bool got);
 bool cf_str(const char *check, const char *got, const char *want);
-/* The case cannot run here; does not return. */
+/* Skips a case that cannot run here; does not return. */
 void cf_skip(const char *why) __attribute__((noreturn));
-/* Ends the case when a call that only prepares it fails; does not return then. */
+/* Ends the case if a preparatory call fails. */
 void cf_need(const char *what, CUresult r);
 void cf_need_true(const char *what, bool ok);
-/* The case's name of a result, "CUDA_SUCCESS" and so on; never asks the library. */
+/* Name of a result as printed by the cases, "CUDA_SUCCESS" etc.; never asks the library. */
 const char *cf_result_name(CUresult r);
-/* Every result code of cuda.h, for loops: returns false at the end. */
+/* Enumerates the result codes of cuda.h; false at the end. */
 bool cf_result_at(unsigned i, CUresult *code, const char **name);
 
 #define RC(check, call, want) cf_rc(check, (call), (want))
@@ -76,11 +78,11 @@ extern const unsigned char cf_cubin[], cf_cubin_end[];     /* ELF, sm_75 */
 CUmodule cf_module(void); /* cf_ptx loaded, once per context */
 void cf_module_forget(void);
 CUfunction cf_func(const char *name);
-/* Launches with one-dimensional sizes on a stream; params as cuLaunchKernel takes them. */
+/* Launches with one-dimensional sizes on a stream; params as for cuLaunchKernel. */
 CUresult cf_launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s, void **params);
 /* k_fill on a stream: p[i] = v + i. */
 CUresult cf_fill(CUdeviceptr p, unsigned n, unsigned v, CUstream s);
-/* True when n words at p are v + i; reads them with cuMemcpyDtoH. */
+/* True if n words at p are v + i; reads them with cuMemcpyDtoH. */
 bool cf_filled(CUdeviceptr p, unsigned n, unsigned v);
 /* Deterministic bytes. */
 void cf_pattern(void *p, size_t n, unsigned seed);
@@ -91,8 +93,7 @@ struct cf_gate;
 struct cf_gate *cf_gate_put(CUstream s);
 void cf_gate_open(struct cf_gate *g); /* also frees it, after the function has ended */
 
-/* Waits for a child, whatever signals come (CONFORM_ALARM): its wait status, -1 where `pid` is no
- * child. */
+/* Waits for a child despite signals (CONFORM_ALARM). Wait status; -1: `pid` is not a child. */
 int cf_child_status(pid_t pid);
 
 /* Runs this program again with one hidden mode (`modes` in process.c); returns its wait status. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What several cases share: the module of kernels.cu, launches, patterns, the gate. */
+/* Shared by several cases: the module of kernels.cu, launches, patterns, the gate. */
 #include "conform.h"
 
 #include <errno.h>
@@ -90,8 +90,9 @@ static void CUDA_CB gate_fn(void *p)
 }
 
 /*
- * A GPU's driver loads a module, and by default each function at its first launch, when the context's streams are idle:
- * behind a gate it would wait for ever. What cases launch there is loaded before.
+ * A GPU's driver loads a module, and by default each function at its first launch, when the
+ * context's streams are idle: behind a gate it would wait for ever. Functions launched there are
+ * therefore loaded before.
  */
 static void load_all(void)
 {
@@ -160,7 +161,7 @@ int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
     }
     if (out_size) {
         out[n] = 0;
-        out[strcspn(out, "\n")] = 0; /* one line is what it says */
+        out[strcspn(out, "\n")] = 0; /* keeps the first line only */
     }
     int status = cf_child_status(pid);
     close(p[0]);

@@ -124,7 +124,7 @@ bool peer_answered(struct peer *p, int ms)
     int64_t end = 0, left = ms;
     int r;
 
-    do { /* signals must not make it longer */
+    do { /* signals must not extend the time */
         r = poll(&f, 1, (int)left);
         clock_gettime(CLOCK_MONOTONIC, &now);
         int64_t at = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A second process for the cases of memory/ipc.c and memory/share.c: started by exec before this
- * one calls cuInit, it carries out one request at a time. Requests and answers are of one size; a
- * descriptor may come along.
+ * A second process for the cases of memory/ipc.c and memory/share.c: started by exec before the
+ * first process calls cuInit, it serves one request at a time. Requests and answers have the same
+ * size; a descriptor may be attached.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -18,7 +18,7 @@ enum peer_op {
     P_OPEN_MEM,   /* data = handle, a = flags -> value = address */
     P_CLOSE_MEM,  /* a = address */
     P_FREE,       /* a = address */
-    P_FILL,       /* a = address, b = words, c = first -> k_fill on the stream, not waited for */
+    P_FILL,       /* a = address, b = words, c = first -> k_fill on the stream, without a wait */
     P_FILLED,     /* same arguments -> value: true if the data is there */
     P_NEW_EVENT,  /* a = flags -> value */
     P_GET_EVENT,  /* a = event -> data = handle */
@@ -39,7 +39,7 @@ enum peer_op {
     P_IMPORT_POINTER, /* a = pool, data = CUmemPoolPtrExportData -> value = address */
     P_FREE_ASYNC,     /* a = address */
     P_END_POOL,       /* a = pool */
-    P_RESET,          /* the primary context is given back and taken again */
+    P_RESET,          /* the primary context is released and retained again */
     P_EXIT,
 };
 
@@ -55,19 +55,21 @@ struct peer {
     pid_t pid;
 };
 
-/* Starts one; ends the case when it cannot. */
+/* Starts the second process; ends the case on failure. */
 void peer_start(struct peer *p);
-/* Sends a request; m holds the answer afterwards. Returns the result of the call; 999 (unknown):
- * the process is gone. */
+/*
+ * Sends a request; m holds the answer afterwards. Returns the result of the call; 999 (unknown):
+ * the process has ended.
+ */
 CUresult peer_ask(struct peer *p, struct peer_msg *m, int fd);
-/* Same in a single call, for requests without data; value may be NULL. */
+/* The same for requests without data; value may be NULL. */
 CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t *value);
-/* Sends a request whose answer peer_answer() takes later. */
+/* Sends a request whose answer is read later by peer_answer(). */
 void peer_send(struct peer *p, enum peer_op op, uint64_t a);
 CUresult peer_answer(struct peer *p, uint64_t *value);
-/* True when an answer arrives within the time in milliseconds. */
+/* True if an answer arrives within ms milliseconds. */
 bool peer_answered(struct peer *p, int ms);
-/* Ends the process: by its own exit, or by SIGKILL. */
+/* Ends the process by exit, or by SIGKILL. */
 void peer_end(struct peer *p, bool kill);
 /* Main function of the second process. */
 bool peer_main(const char *fd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What concerns the process: fork, exec, exit with work in flight; the hidden modes of the program. */
+/* The process: fork, exec, exit with work in flight; the hidden modes of the program. */
 #include "stream/other_api.h"
 #include "peer.h"
 
@@ -14,7 +14,7 @@ static bool ready(void)
            cuCtxSetCurrent(c) == CUDA_SUCCESS;
 }
 
-/* A whole small program. */
+/* A small complete program. */
 static bool mode_good(void)
 {
     CUmodule m;
@@ -30,7 +30,7 @@ static bool mode_good(void)
     return ok;
 }
 
-/* Leaves with a kernel that never ends, without waiting for it: by exit, _exit or a signal. */
+/* Exits with a kernel that never ends, without waiting for it: by exit, _exit or a signal. */
 static bool mode_busy(const char *how)
 {
     CUmodule m;
@@ -61,7 +61,7 @@ static void leave(int signal)
     stop = 1;
 }
 
-/* Works until a signal comes: copies and launches, one wait after the other. */
+/* Works until a signal arrives: copies and launches, each waited for. */
 static bool mode_work(const char *how)
 {
     CUdeviceptr p = 0;
@@ -82,7 +82,7 @@ static bool mode_work(const char *how)
 
 static CUdeviceptr left_over;
 
-/* Runs when everything of the process ends: before or behind libcuda's own end. */
+/* Runs when the process exits: before or after libcuda's own exit handlers. */
 static void at_the_end(void)
 {
     CUdeviceptr p;
@@ -100,7 +100,7 @@ static void __attribute__((destructor)) very_late(void)
         at_the_end();
 }
 
-/* Calls from an exit handler that was registered before cuInit, and from a destructor. */
+/* Calls from an exit handler registered before cuInit, and from a destructor. */
 static bool mode_late(void)
 {
     atexit(at_the_end);
@@ -167,7 +167,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* fork before cuInit: the child is a process like any other. */
+/* fork before cuInit: the child works like any process. */
 CASE(process_fork_first, CF_ALONE)
 {
     int status, n = 0;
@@ -195,7 +195,7 @@ CASE(process_exit_busy, CF_ALONE | CF_UB)
     cf_str("next", out, "good");
 }
 
-/* Two processes at once, each with the same addresses or not: neither sees the other's data. */
+/* Two concurrent processes, with equal addresses or not: neither sees the other's data. */
 CASE(process_two, CF_ALONE | CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -209,7 +209,7 @@ CASE(process_two, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* SIGTERM while calls are under way: by default it ends the process, with a handler the program may. */
+/* SIGTERM during calls: by default it ends the process; with a handler the program decides. */
 static void term(const char *how, const char *check, int want)
 {
     char text[64] = "", line[64];
@@ -234,7 +234,7 @@ static void term(const char *how, const char *check, int want)
             break;
         n += k > 0 ? (size_t)k : 0;
     }
-    kill(pid, SIGTERM); /* it is in its loop, wherever that is */
+    kill(pid, SIGTERM); /* at any point of its loop */
     status = cf_child_status(pid);
     close(p[0]);
     snprintf(line, sizeof(line), "%s_began", check);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Result codes by name, from cuda.h 13.0; a table of our own so that output never asks the library. */
+/*
+ * Result codes by name, from cuda.h 13.0; a separate table so that output never asks the library.
+ */
 #include "conform.h"
 
 static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lookup LIBRARY: reads lines "NAME VERSION FLAGS SYMBOL STATUS" and asks both versions of
- * cuGetProcAddress. SYMBOL is the export whose address must come back; "-": nothing is found. Prints a
- * line per answer that is not the expected one, and at the end how many were asked. Needs no GPU.
+ * lookup LIBRARY: reads lines "NAME VERSION FLAGS SYMBOL STATUS" and queries both versions of
+ * cuGetProcAddress. SYMBOL is the export whose address is expected; "-": not found. Prints a line
+ * per unexpected answer, and at the end the number of queries. Needs no GPU.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
         void *want = found ? dlsym(lib, symbol) : NULL, *first = (void *)1, *second = (void *)1;
         CUdriverProcAddressQueryResult said = (CUdriverProcAddressQueryResult)77;
         CUresult expected =
-            found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* of the first form; the second has a status */
+            found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* version 1; version 2 has a status */
         CUresult a = one(name, &first, version, flags);
         CUresult b = two(name, &second, version, flags, &said);
 

@@ -2,9 +2,10 @@
 /*
  * walk [--list] [--ours] [--limit SECONDS] [NAME | PREFIX*]...
  *
- * Calls every entry point of cuda.h with bad arguments, each entry point and phase in a child process of
- * its own, which then shows that the library still works. A line per call: `name phase label result`.
- * A crash or hang costs one vector: it is a line too, and the walk goes on behind it.
+ * Calls every entry point of cuda.h with bad arguments, each entry point and phase in a separate
+ * child process, which then checks that the library still works. Prints a line per call: `name
+ * phase label result`. A crash or hang affects a single vector: it is a line too, and the walk
+ * continues after it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,12 +23,12 @@ static const char *const phase_names[] = {"before-init", "no-context", "context"
 
 bool wk_ours;
 
-/* Shared with the children: where the current one is. */
+/* Shared with the children: current position. */
 static struct place {
-    volatile unsigned vector; /* of the entry point: the one being called */
-    volatile unsigned steps;  /* changes with every call: the child is alive */
+    volatile unsigned vector; /* of the entry point: being called */
+    volatile unsigned steps;  /* incremented by every call: the child is alive */
     volatile unsigned calls, failures;
-    volatile bool again; /* the child wants a successor behind `vector` */
+    volatile bool again; /* the child requests a successor that starts after `vector` */
     char label[96];
 } * place;
 
@@ -51,7 +52,7 @@ static void step(const char *label)
     place->steps++;
 }
 
-/* Leaves no context behind, whatever the calls before did. */
+/* Pops and destroys all contexts left by earlier calls. */
 static void drop_contexts(void)
 {
     CUcontext c;
@@ -60,7 +61,10 @@ static void drop_contexts(void)
         cuCtxSetCurrent(NULL);
 }
 
-/* Which bytes of its arguments a call wrote. One that wrote the fill itself is found by a second call with another. */
+/*
+ * Determines the bytes of its arguments written by a call. A write of the fill value itself is
+ * found by a second call with another value.
+ */
 static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, void *fn, unsigned n,
                                 struct wk_vector *v, CUresult *r)
 {
@@ -73,7 +77,7 @@ static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, v
     if (phase == WK_CAPTURE)
         snprintf(capture, sizeof(capture), "%s", wk_capture_end(e, v));
     if (*r == CUDA_SUCCESS && strstr(e->name, "toHAsync") != NULL)
-        cuCtxSynchronize(); /* the copy is to be seen */
+        cuCtxSynchronize(); /* makes the copy visible */
     if (wk_written_look(e, v) && (phase == WK_BEFORE_INIT || wk_live_start()) &&
         wk_vector_make(e, phase, n, &again)) {
         if (phase == WK_NO_CONTEXT)
@@ -91,7 +95,7 @@ static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, v
     return text;
 }
 
-/* The child: the vectors of one entry point in one phase, from `first` on. */
+/* Runs in the child: vectors of one entry point in one phase, starting with `first`. */
 static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
 {
     void *fn = dlsym(RTLD_DEFAULT, e->name);
@@ -114,7 +118,7 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
 
         step("preparing");
         if (phase != WK_BEFORE_INIT && !wk_live_start()) {
-            place->again = n > first; /* a sticky error: the next process goes on */
+            place->again = n > first; /* a sticky error: the next process continues */
             place->vector = n;
             if (n == first)
                 line(e->name, phase_names[phase], "preparing", "fails", "a library that works");
@@ -140,10 +144,10 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
             line(e->name, phase_names[phase], "afterwards", "broken", "a library that works");
     }
     step("exit");
-    exit(0); /* with destructors: leaving must work too */
+    exit(0); /* with destructors, as exit must work too */
 }
 
-/* Waits for a child; false when it made no step for `limit` seconds and was killed. */
+/* Waits for a child; false if it made no step for `limit` seconds and was killed. */
 static bool await(pid_t pid, unsigned limit, int *status)
 {
     struct timespec nap = {0, 2000000};
@@ -181,7 +185,7 @@ static void walk(const struct wk_entry *e, enum wk_phase phase, unsigned limit)
 
         place->vector = first;
         place->again = false;
-        unlink(wk_name); /* files that other calls wrote */
+        unlink(wk_name); /* files written by other calls */
         unlink(wk_unknown_name);
         pid = fork();
         if (pid == 0)

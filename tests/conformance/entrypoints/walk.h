@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The walk: every entry point of cuda.h called with bad arguments. walk_table.c (generated) has the
- * table of calls, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time,
- * walk_capture.c captures meanwhile, walk_judge.c has the expected results, walk.c runs the walk in
- * child processes.
+ * table of calls, walk_live.c creates valid arguments, walk_vectors.c invalidates one at a time,
+ * walk_capture.c captures during the calls, walk_judge.c has the expected results, walk.c runs the
+ * walk in child processes.
  */
 #ifndef WALK_H
 #define WALK_H
@@ -33,7 +33,7 @@ struct wk_param {
     const char *name;
     uint8_t what, sub;
     bool is_const;     /* the pointer's target is only read */
-    bool out;          /* a pointer to data that the call fills in, and does not read */
+    bool out;          /* pointer to data written but not read by the call */
     uint32_t size;     /* bytes of the parameter or field */
     uint32_t sub_size; /* bytes of its target */
     uint32_t extra, sub_extra;
@@ -47,7 +47,7 @@ struct wk_struct {
     uint32_t n_fields;
 };
 
-/* The description's data about an entry point. */
+/* Data of the description about an entry point. */
 enum wk_state { WK_REFUSED, WK_LOCAL, WK_FORWARD, WK_FORWARD_NOCTX };
 
 struct wk_entry {
@@ -56,8 +56,8 @@ struct wk_entry {
     const struct wk_param *params;
     uint32_t n_params;
     enum wk_state state;
-    bool beyond;           /* of a display API, declared in a header of its own: called with zeroes only */
-    const int *documented; /* results that cuda.h's comment lists; ends in -1; may be empty */
+    bool beyond;           /* of a display API in a separate header: called with zeroes only */
+    const int *documented; /* results listed in cuda.h's comment; ends in -1; may be empty */
 };
 
 extern const struct wk_entry wk_entries[];
@@ -79,54 +79,60 @@ static inline float wk_float(uint64_t bits)
 enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_CAPTURE, WK_PHASES };
 
 #define WK_ARGS 16
-#define WK_BUFFER (64u << 10) /* bytes of host memory behind each pointer argument */
+#define WK_BUFFER (64u << 10) /* size of host memory behind each pointer argument, bytes */
 
 struct wk_vector {
     uint64_t args[WK_ARGS];
     char label[96];               /* `hStream=destroyed`; no addresses */
-    const struct wk_param *where; /* the parameter or field that was spoiled; NULL: none */
+    const struct wk_param *where; /* the invalid parameter or field; NULL: none */
     const char *how;              /* "NULL", "garbage", "destroyed", "another kind", "0", "huge", ... */
     bool in_struct;               /* `where` is a field */
 };
 
 /* ---- walk_live.c: valid arguments ---- */
 
-/* Makes device 0's primary context current and prepares the objects from which others are made.
- * False: the library does not work any more. */
+/*
+ * Makes device 0's primary context current and prepares common objects. False: the library no
+ * longer works.
+ */
 bool wk_live_start(void);
-/* The context that wk_live_start() has made is current again. */
+/* Makes the context of wk_live_start() current again. */
 void wk_live_enter(void);
-/* The following objects are for a call of that entry point: graphs, nodes and memory are of the
- * kinds it expects. */
+/*
+ * Subsequent objects are for a call of this entry point: graphs, nodes and memory have the kinds it
+ * expects.
+ */
 void wk_live_begin(const char *entry);
-/* Pinned host memory: of cuMemHostAlloc, or registered. */
+/* Returns pinned host memory, of cuMemHostAlloc or registered. */
 uint64_t wk_pinned_memory(bool registered);
-/* Device 0's. */
+/* Returns the bus id of device 0. */
 const char *wk_bus_id(void);
 #define WK_MAPPING ((size_t)2 << 20) /* bytes of a mapping of cuMemMap */
-/* A CUdevResource of device 0; untouched when none exists. */
+/* Writes a CUdevResource of device 0; unchanged if there is none. */
 void wk_resource(void *out);
-/* A new object of a kind; 0 when this library cannot make one. */
+/* Returns a new object of a kind; 0 if this library cannot create one. */
 uint64_t wk_live_handle(unsigned kind);
-/* A handle of a kind whose object was destroyed; 0 as above. */
+/* Returns a handle of a destroyed object of a kind; 0 as for wk_live_handle(). */
 uint64_t wk_destroyed_handle(unsigned kind);
-/* A handle of some other kind. */
+/* Returns a handle of another kind. */
 uint64_t wk_other_handle(unsigned kind);
-/* An object of a kind that belongs to a context, made in a second context of device 0; 0 as
- * above. */
+/*
+ * Returns an object of a kind that belongs to a context, created in a second context of device 0; 0
+ * as for wk_live_handle().
+ */
 uint64_t wk_foreign_handle(unsigned kind);
-/* Whether objects of that kind belong to a context. */
+/* True if objects of the kind belong to a context. */
 bool wk_of_context(unsigned kind);
-/* 64 KiB of device memory that holds the words 1, 1, ...; freed memory. */
+/* Return 64 KiB of device memory that holds the words 1, 1, ..., and freed memory. */
 uint64_t wk_live_memory(void);
 uint64_t wk_freed_memory(void);
-/* Host memory, zeroed, valid until wk_arena_reset(). */
+/* Returns zeroed host memory, valid until wk_arena_reset(). */
 void *wk_arena(size_t bytes);
 void wk_arena_reset(void);
 bool wk_arena_holds(uint64_t address);
-/* A host function that does nothing, of every callback type. */
+/* Returns an empty host function, usable as any callback type. */
 uint64_t wk_callback(void);
-/* Memory can be allocated, a kernel runs, and its results are right. */
+/* True if memory can be allocated, and a kernel runs with correct results. */
 bool wk_works(void);
 extern const char wk_ptx[];
 
@@ -136,7 +142,7 @@ extern const char wk_ptx[];
 #define wk_name "k_none"
 #define wk_unknown_name "no_such_name"
 
-/* The n-th vector of an entry point in a phase; false after the last. */
+/* Makes the n-th vector of an entry point in a phase; false after the last. */
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
 
 /* ---- walk_capture.c: the calling thread captures a stream during the call ---- */
@@ -147,24 +153,26 @@ extern const char *const wk_captures[];
 /* Begins a capture on a separate stream, and records an event in it. False: refused by the
  * library. */
 bool wk_capture_begin(unsigned capture);
-/* The stream that captures, or the event that was recorded in it, by kind. */
+/* Returns the capturing stream, or the event recorded in it, by kind. */
 uint64_t wk_captured_handle(unsigned kind);
-/* Ends the capture and reports its fate: "capture:invalidated", "capture:+1" (nodes), "". */
+/* Ends the capture and returns its result: "capture:invalidated", "capture:+1" (nodes), "". */
 const char *wk_capture_end(const struct wk_entry *e, const struct wk_vector *v);
 
 /* ---- walk_written.c ---- */
 
 /* Fills the outputs of a vector with a byte and saves the contents behind all its pointers. */
 void wk_written_fill(const struct wk_entry *e, const struct wk_vector *v, unsigned char byte);
-/* Adds the bytes that differ now to those found before; false when no output needs a second call
- * with another fill. */
+/*
+ * Adds bytes that differ now to those found before; false if no output needs a second call with
+ * another fill.
+ */
 bool wk_written_look(const struct wk_entry *e, const struct wk_vector *v);
 /* " wrote pi:0-3 name:0-4+8-11", "" where no byte was written; resets the findings. */
 const char *wk_written_text(const struct wk_entry *e);
 
 /* ---- walk_judge.c ---- */
 
-/* NULL when the result is expected, else the expectation. */
+/* NULL if the result is expected, else the expectation. */
 const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v, CUresult r);
 /* True if the library is the one described by the description, not a provider alone. */
 extern bool wk_ours;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A capture of the calling thread during a call, and what the call made of it. */
+/* A capture by the calling thread during a call, and the effect of the call on it. */
 #include <stdio.h>
 
 #include "walk.h"
@@ -32,7 +32,7 @@ uint64_t wk_captured_handle(unsigned kind)
     return strcmp(wk_kinds[kind], "CUevent") == 0 ? (uint64_t)(uintptr_t)event : (uint64_t)(uintptr_t)stream;
 }
 
-/* Ends the capture of a stream; the number of its nodes, -1 when it was lost. */
+/* Ends the capture of a stream; returns its number of nodes, -1 if invalidated. */
 static int end_one(CUstream s)
 {
     CUgraph graph = NULL;
@@ -44,7 +44,7 @@ static int end_one(CUstream s)
     return (int)nodes;
 }
 
-/* What the call captured on a stream of its arguments. */
+/* Ends captures that the call began on streams of its arguments. */
 static void end_others(const struct wk_entry *e, const struct wk_vector *v)
 {
     CUstreamCaptureStatus status;
@@ -68,7 +68,7 @@ const char *wk_capture_end(const struct wk_entry *e, const struct wk_vector *v)
 
     if (stream == NULL)
         return "";
-    wk_live_enter(); /* the call may have ended that */
+    wk_live_enter(); /* the call may have ended that context */
     if (cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) {
         strcpy(text, "capture:gone");
     } else if (status == CU_STREAM_CAPTURE_STATUS_NONE) {
@@ -82,7 +82,7 @@ const char *wk_capture_end(const struct wk_entry *e, const struct wk_vector *v)
                  nodes);
     }
     end_others(e, v);
-    cuThreadExchangeStreamCaptureMode(&mode); /* as it was, where the call has changed it */
+    cuThreadExchangeStreamCaptureMode(&mode); /* in case the call has changed it */
     if (strcmp(text, "capture:gone") != 0)
         cuStreamDestroy(stream);
     cuEventDestroy(event);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is expected of a call with bad arguments, by rule. */
+/* Expected results of calls with bad arguments, by rule. */
 #include "walk.h"
 
 static const struct {
@@ -29,7 +29,7 @@ static bool documented(const struct wk_entry *e, CUresult r)
     return false;
 }
 
-/* An ordinal in a structure is a plain number to the C compiler. */
+/* In structures an ordinal has the C type of a plain number. */
 static bool is_location(const struct wk_param *p)
 {
     size_t n = strlen(p->name);
@@ -52,13 +52,19 @@ static bool takes(const struct wk_param *p, uint32_t n, unsigned what)
     return false;
 }
 
-/* What the manual's chapter on capturing says of all calls, which their own lists leave out. */
+/*
+ * Results that the manual's chapter on capturing documents for all calls, missing in their own
+ * lists.
+ */
 static bool of_capture(CUresult r)
 {
     return r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/* What cuda.h lists, and what its introduction says of all calls: bad values, handles, contexts. */
+/*
+ * Results listed in cuda.h, or documented in its introduction for all calls: bad values, handles,
+ * contexts.
+ */
 static bool allowed(const struct wk_entry *e, CUresult r)
 {
     if (e->documented[0] == -1 || documented(e, r))
@@ -77,20 +83,20 @@ static bool allowed(const struct wk_entry *e, CUresult r)
     }
 }
 
-/* Results that the drivers give and the comments of cuda.h leave out. */
+/* Results returned by drivers but missing in the comments of cuda.h. */
 static const struct {
-    const char *prefix; /* of the entry point's name */
+    const char *prefix; /* prefix of the entry point's name */
     CUresult result;
 } silent[] = {
     {"cuModuleLoad", CUDA_ERROR_INVALID_IMAGE}, /* listed with cuModuleLoadData */
     {"cuModuleLoad", CUDA_ERROR_NO_BINARY_FOR_GPU},
     {"cuLibraryLoad", CUDA_ERROR_INVALID_IMAGE},
     {"cuLibraryLoadFromFile", CUDA_ERROR_FILE_NOT_FOUND},
-    {"cuMemGetMemPool", CUDA_ERROR_NOT_SUPPORTED}, /* a location that is none */
+    {"cuMemGetMemPool", CUDA_ERROR_NOT_SUPPORTED}, /* invalid location */
     {"cuMemSetMemPool", CUDA_ERROR_NOT_SUPPORTED},
-    {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured: said in the text only */
-    {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
-    {"cuStreamBeginCapture", CUDA_ERROR_ILLEGAL_STATE},              /* captured already, likewise */
+    {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured; text only */
+    {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, also */
+    {"cuStreamBeginCapture", CUDA_ERROR_ILLEGAL_STATE},              /* captured already, also */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
     {"cuCheckpointProcessGetState", CUDA_ERROR_OPERATING_SYSTEM},       /* no such process */
     {"cuGraphKernelNodeSetAttribute", CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* a cluster of 0 blocks */
@@ -106,7 +112,7 @@ static bool known_to_be_silent(const struct wk_entry *e, CUresult r)
     return false;
 }
 
-/* A call that fails even with valid arguments is one that the device does not offer. */
+/* A call that fails even with valid arguments is not supported by the device. */
 static bool not_offered(const struct wk_entry *e, const struct wk_vector *v, CUresult r)
 {
     static const struct wk_entry *last;
@@ -122,14 +128,14 @@ static bool not_offered(const struct wk_entry *e, const struct wk_vector *v, CUr
     return r == CUDA_ERROR_NOT_SUPPORTED && last == e && whole;
 }
 
-/* Where bad arguments are no error: what cuda.h says of them. */
+/* Bad arguments that are no error according to cuda.h. */
 static const struct {
     const char *prefix, *param;
 } tolerant[] = {
-    {"cuPointerGetAttributes", "ptr"},          /* an address that is none has attributes that are 0 */
+    {"cuPointerGetAttributes", "ptr"},          /* attributes of an invalid address are 0 */
     {"cuMemPrefetchAsync", "dstDevice"},        /* -1 is the host */
-    {"cuMemAdvise", "device"},                  /* not looked at for some advice */
-    {"cuDeviceGetExecAffinitySupport", "type"}, /* driver 580: what is none is not supported */
+    {"cuMemAdvise", "device"},                  /* ignored for some advice */
+    {"cuDeviceGetExecAffinitySupport", "type"}, /* driver 580: invalid types are not supported */
 };
 
 static bool may_succeed(const struct wk_entry *e, const struct wk_param *p)
@@ -155,7 +161,7 @@ static const char *judge_ready(const struct wk_entry *e, enum wk_phase phase, co
         return "a documented result";
     if (p == NULL || v->in_struct || r != CUDA_SUCCESS || may_succeed(e, p))
         return NULL;
-    if (strcmp(v->how, "another context") == 0) /* many calls go to the context of the object */
+    if (strcmp(v->how, "another context") == 0) /* many calls use the context of the object */
         return NULL;
     switch (p->what) {
     case WK_HANDLE:
@@ -177,15 +183,17 @@ const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct
         return "a result of cuda.h";
     if (phase != WK_BEFORE_INIT)
         return judge_ready(e, phase, v, r);
-    /* What does not list the error may be called before cuInit; and cuGetExportTable, which NVIDIA's
-       runtime calls first of all. */
+    /*
+     * Calls that do not list the error may be called before cuInit; also cuGetExportTable, which
+     * NVIDIA's runtime calls first.
+     */
     if ((e->documented[0] != -1 && !documented(e, CUDA_ERROR_NOT_INITIALIZED)) ||
         strcmp(e->name, "cuGetExportTable") == 0)
         return NULL;
-    /* Some calls look at NULL arguments first (driver 580); the table of answers has which. */
+    /* Some calls check for NULL arguments first (driver 580); the table of answers lists them. */
     if (strcmp(v->how, "zero") == 0 && (r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_HANDLE))
         return NULL;
-    /* ... or see that nothing is asked for. */
+    /* ... or detect that no output is requested. */
     if (strcmp(v->how, "zero") == 0 && strncmp(e->name, "cuMemGetAddressRange", 20) == 0 && r == CUDA_SUCCESS)
         return NULL;
     return r == CUDA_ERROR_NOT_INITIALIZED ? NULL : "CUDA_ERROR_NOT_INITIALIZED";

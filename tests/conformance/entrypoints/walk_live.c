@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Valid arguments: objects of every kind, memory, callbacks; and whether the library still works. */
+/*
+ * Valid arguments: objects of every kind, memory, callbacks; and the check that the library still
+ * works.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,7 +31,7 @@ static CUlibrary library;
 static struct foreign {
     CUcontext context;
     CUmodule module;
-} foreign; /* what belongs to another context is made there */
+} foreign; /* objects of another context are created in it */
 static CUdeviceptr ones;
 static unsigned char *arena;
 static size_t arena_used;
@@ -52,7 +55,7 @@ void *wk_arena(size_t bytes)
 
 void wk_arena_reset(void)
 {
-    /* Pages go and come back as zeroes; the addresses stay mapped. */
+    /* Pages are released and read as zeroes again; the addresses stay mapped. */
     if (arena != NULL && arena_used > 0)
         madvise(arena, arena_used, MADV_DONTNEED);
     arena_used = 0;
@@ -112,7 +115,7 @@ static bool entry_has(const char *part)
     return strstr(entry, part) != NULL;
 }
 
-/* An address of cuMemAddressReserve: with memory behind it unless the call is to put it there. */
+/* Returns an address of cuMemAddressReserve, with memory behind it unless the call is to map it. */
 static CUdeviceptr mapping(void)
 {
     CUmemAccessDesc rw = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -162,7 +165,7 @@ uint64_t wk_live_memory(void)
         cuMemAllocManaged(&p, MEMORY, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS)
         return p;
 
-    /* Memory of its own each time: the call may free it. */
+    /* Separate memory each time, as the call may free it. */
     if (cuMemAlloc(&p, MEMORY) != CUDA_SUCCESS)
         return ones;
     cuMemsetD32(p, 1, MEMORY / 4);
@@ -195,7 +198,7 @@ typedef bool (*make_fn)(uint64_t *out);
 static const CUDA_ARRAY_DESCRIPTOR small_array = {256, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
 static const CUDA_ARRAY3D_DESCRIPTOR small_mipmap = {16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
 
-/* The graph of one call: nodes and executable graphs are of it. */
+/* Graph of one call: nodes and executable graphs belong to it. */
 static CUgraph call_graph;
 static CUgraphNode call_node;
 
@@ -206,7 +209,7 @@ static CUgraph the_graph(void)
     return call_graph;
 }
 
-/* A node of the type that the entry point is about. */
+/* Creates a node of the type that the entry point handles. */
 static CUresult make_typed(CUgraphNode *node, CUgraph g)
 {
     CUDA_KERNEL_NODE_PARAMS kernel = {
@@ -259,7 +262,9 @@ static CUresult make_typed(CUgraphNode *node, CUgraph g)
     return cuGraphAddEmptyNode(node, g, NULL, 0);
 }
 
-/* The first one is the call's; further ones (of lists, and to be destroyed) are empty nodes. */
+/*
+ * The first node is for the call; further nodes (for lists, and to be destroyed) are empty nodes.
+ */
 static CUresult make_node(CUgraphNode *node)
 {
     if (call_node != NULL)
@@ -384,7 +389,7 @@ static bool make_exec(uint64_t *out)
     return true;
 }
 
-/* ---- and one to end it ---- */
+/* ---- one function per kind to destroy it ---- */
 
 #define END(kind, call) \
     static void end_##kind(uint64_t h) \
@@ -511,7 +516,7 @@ uint64_t wk_other_handle(unsigned kind)
 {
     uint64_t h = 0;
 
-    /* An event, and for events a stream; functions and kernels stand for each other. */
+    /* An event, and for events a stream; functions and kernels are used for each other. */
     if (strcmp(wk_kinds[kind], "CUevent") == 0)
         make_stream(&h);
     else
@@ -519,7 +524,7 @@ uint64_t wk_other_handle(unsigned kind)
     return h;
 }
 
-/* Makes the second context current; false when there is none. */
+/* Makes the second context current; false if there is none. */
 static bool enter_foreign(void)
 {
     if (foreign.context != NULL && cuCtxPushCurrent(foreign.context) == CUDA_SUCCESS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Argument vectors: all zero, all valid, and each parameter and field spoiled in turn. */
+/* Argument vectors: all zero, all valid, and each parameter and field invalidated in turn. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -66,9 +66,9 @@ static bool is_one_of(const char *name, const char *list)
     return false;
 }
 
-static const struct wk_entry *entry; /* the one whose vectors are made */
+static const struct wk_entry *entry; /* entry point of the vectors */
 
-/* Where the type and the name of a parameter do not say what is valid. */
+/* Parameters whose valid values do not follow from type and name. */
 static const struct {
     const char *entry, *param; /* parts of their names */
     uint64_t value;
@@ -94,7 +94,7 @@ static const struct {
     {"cuGreenCtxStreamCreate", "flags", CU_STREAM_NON_BLOCKING},
 };
 
-/* A number that is plausible for a parameter of that name. */
+/* Returns a plausible number for a parameter by its name. */
 static uint64_t plausible(const struct wk_param *p)
 {
     if (name_has(p->name, "index") || name_has(p->name, "ordinal") || name_has(p->name, "level") ||
@@ -122,7 +122,7 @@ static void store(void *at, uint32_t size, uint64_t value)
 
 static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned depth);
 
-/* Host memory for a pointer parameter to point to. */
+/* Allocates host memory for a pointer parameter. */
 static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
 {
     unsigned char *b = wk_arena(WK_BUFFER);
@@ -163,7 +163,9 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
     return b;
 }
 
-/* A valid value; before cuInit and for handles that cannot be made here, an invented one. */
+/*
+ * Returns a valid value; an invented one before cuInit and for handles that cannot be created here.
+ */
 static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
 {
     for (unsigned i = 0; i < sizeof(special) / sizeof(special[0]); i++) {
@@ -177,12 +179,12 @@ static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
     case WK_INT:
         return plausible(p);
     case WK_HANDLE:
-        if (strcmp(p->name, "kern") == 0) /* a kernel node has a function or a kernel */
+        if (strcmp(p->name, "kern") == 0) /* a kernel node has either a function or a kernel */
             return 0;
         return live ? wk_live_handle(p->extra) : 0x123456789ab0;
     case WK_DEVPTR:
         if (name_has(entry->name, "cuMemAddressReserve"))
-            return 0; /* no wish */
+            return 0; /* no preference */
         return live ? wk_live_memory() : 0x10000;
     case WK_CALLBACK:
         return wk_callback();
@@ -192,7 +194,7 @@ static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
         fill_struct(p->extra, b, live, depth + 1);
         return (uint64_t)(uintptr_t)b;
     }
-    case WK_PTR: /* a launch takes kernelParams or extra, not both */
+    case WK_PTR: /* a launch takes either kernelParams or extra */
         if (strcmp(p->name, "extra") == 0 || name_has(p->name, "reserved") ||
             strcmp(p->name, "cigParams") == 0)
             return 0;
@@ -206,10 +208,10 @@ static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned d
 {
     const struct wk_struct *s = &wk_structs[index];
 
-    /* Backwards: of a union's members the first one stays. */
+    /* In reverse order, so that the first member of a union is kept. */
     for (uint32_t i = s->n_fields; i-- > 0;)
         store(at + s->fields[i].offset, s->fields[i].size, valid(&s->fields[i], live, depth));
-    if (live && name_has(s->name, "CUdevResource")) /* what is in it is CUDA's to say */
+    if (live && name_has(s->name, "CUdevResource")) /* its contents are opaque */
         wk_resource(at);
 }
 
@@ -232,7 +234,7 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
     if (strcmp(how, "2^40") == 0)
         return (uint64_t)1 << 40;
     if (strcmp(how, "above") == 0)
-        return p->extra + 1000u; /* what comes next may be a newer CUDA's, and served */
+        return p->extra + 1000u; /* the next values may exist in a newer CUDA, and succeed */
     if (strcmp(how, "-1") == 0)
         return ~(uint64_t)0;
     if (strcmp(how, "4711") == 0)
@@ -256,25 +258,28 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
     return (uint64_t)(uintptr_t)wk_arena(WK_BUFFER); /* "host", "empty", "{0}" */
 }
 
-/* A wait for a value that never comes would be the walk's own fault. */
+/*
+ * True for variations to skip: meaningless for the parameter, or a value that a call would never
+ * stop waiting for.
+ */
 static bool left_out(const struct wk_param *p, const char *how)
 {
     if (p->what == WK_PTR && p->sub == WK_STRUCT && strcmp(how, "{garbage}") == 0)
         return true;
     if (strcmp(how, "another context") == 0 && !wk_of_context(p->extra))
         return true;
-    if (p->out && strcmp(how, "NULL") != 0) /* what is in an output does not matter */
+    if (p->out && strcmp(how, "NULL") != 0) /* the contents of an output do not matter */
         return true;
     return strncmp(p->name, "value", 5) == 0 && strcmp(how, "2^40") == 0;
 }
 
-/* Which attribute is asked for: each that cuda.h names. */
+/* True for a parameter that selects an attribute: tries each attribute of cuda.h. */
 static bool is_attribute(const struct wk_param *p)
 {
     return p->what == WK_ENUM && p->extra < 1024 && name_has(p->name, "attr");
 }
 
-/* Counts the ways of one parameter; the one that *n falls on is put into *at. */
+/* Counts the variations of a parameter; stores variation *n in *at. */
 static bool spoil(const struct wk_param *p, unsigned *n, void *at, struct wk_vector *v, const char *prefix)
 {
     const char *const *ways = ways_of(p);
@@ -312,7 +317,7 @@ static const struct wk_struct *struct_of(const struct wk_param *p)
     return p->what == WK_PTR && p->sub == WK_STRUCT && !p->out ? &wk_structs[p->sub_extra] : NULL;
 }
 
-/* What a parameter may have of a capture: NULL is the legacy stream, which waits for blocking streams. */
+/* Captured values for a parameter: NULL is the legacy stream, which waits for blocking streams. */
 static const char *const *captured_ways(const struct wk_param *p, unsigned capture)
 {
     static const char *const stream_ways[] = {"capturing", NULL}, *const event_ways[] = {"captured", NULL};
@@ -327,7 +332,10 @@ static const char *const *captured_ways(const struct wk_param *p, unsigned captu
     return strcmp(wk_captures[capture], "blocking") == 0 ? legacy_ways : stream_ways;
 }
 
-/* Valid arguments during each kind of capture, and each stream and event in turn that of the capture. */
+/*
+ * Valid arguments during each kind of capture, with each stream and event in turn replaced by the
+ * captured one.
+ */
 static bool make_captured(const struct wk_entry *e, unsigned n, struct wk_vector *v)
 {
     for (uint32_t i = 0; i < e->n_params; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which bytes behind its pointer arguments a call wrote, also where it refuses. */
+/* Determines the bytes behind its pointer arguments that a call wrote, even if refused. */
 #include <stdio.h>
 
 #include "walk.h"
@@ -44,7 +44,7 @@ bool wk_written_look(const struct wk_entry *e, const struct wk_vector *v)
                 written[i][b] |= at[b] != before[i][b];
                 n += written[i][b];
             }
-            if (n > 0 && !e->params[i].out) /* over what was there before: by words */
+            if (n > 0 && !e->params[i].out) /* not a pure output: by words */
                 memset(&written[i][k], true, 8);
             else
                 parts |= n > 0 && n < 8;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuDNN, against sums in double. */
+/* cuDNN, compared with sums in double. */
 #include "libs.h"
 
 #include <cudnn.h>

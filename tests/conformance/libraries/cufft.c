@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuFFT, against the definition in double. */
+/* cuFFT, compared with the definition in double. */
 #include "libs.h"
 
 #include <complex.h>
@@ -11,7 +11,7 @@ const char libs_name[] = "cuFFT";
 static double complex in[MAX], want[MAX];
 static const double turn = 6.283185307179586476925;
 
-/* One dimension of stride `step` of an array of n = size of the whole. */
+/* Transforms a dimension of n elements with stride `step` of an array of `whole` elements. */
 static void dft(double complex *x, size_t whole, size_t n, size_t step, int sign)
 {
     double complex *t = malloc(n * sizeof(*t));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuRAND: its generators on the device against the same on the CPU, which the library has too. */
+/* cuRAND: generators on the device compared with the library's CPU generators. */
 #include "libs.h"
 
 #include <curand.h>

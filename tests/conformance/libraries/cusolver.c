@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuSOLVER, dense: what it computes put back into the equation, in double. */
+/* cuSOLVER, dense: solutions are substituted into the equation, in double. */
 #include "libs.h"
 
 #include <cusolverDn.h>
@@ -11,7 +11,7 @@ static double a[N * N], b[N], x[N], f[N * N], w[N];
 static cusolverDnHandle_t h;
 static int *info;
 
-/* Column by column; symmetric, and positive definite too, when asked. */
+/* Column-major; symmetric, and also positive definite on request. */
 static void make(bool symmetric, double diagonal)
 {
     for (int j = 0; j < N; j++)

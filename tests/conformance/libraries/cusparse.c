@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuSPARSE, against sums in double. */
+/* cuSPARSE, compared with sums in double. */
 #include "libs.h"
 
 #include <cusparse.h>
@@ -31,7 +31,7 @@ static void make(void)
     CALL(cusparseCreate(&h));
 }
 
-/* y = A x, `wide` columns of x at a time, of which each follows the one before it. */
+/* y = A x, for `wide` consecutive columns of x. */
 static void judge(const float *dy, int wide)
 {
     double worst = 0;

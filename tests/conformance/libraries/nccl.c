@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NCCL with one rank, where every collective is a copy; and with a reduction's scale. */
+/* NCCL with a single rank, where every collective is a copy; also with the scale of a reduction. */
 #include "libs.h"
 
 #include <nccl.h>

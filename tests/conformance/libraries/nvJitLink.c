@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvJitLink: a kernel in one input and the function that it calls in another, linked for compute capability 8.0 and launched.
- * On the software GPU `vgpu run` has it give PTX. The inputs are NVRTC's.
+ * nvJitLink: a kernel in one input and its callee in another, linked for compute capability 8.0 and
+ * launched. On the software GPU `vgpu run` makes it output PTX. The inputs come from NVRTC.
  */
 #include "libs.h"
 
@@ -98,7 +98,7 @@ static void ptx_calls_ltoir(void)
     both(NVJITLINK_INPUT_PTX, NVJITLINK_INPUT_LTOIR, false);
 }
 
-/* Errors come from the calls that nvJitLink has them from. */
+/* Errors are reported by the same calls as by NVIDIA's nvJitLink. */
 static void errors(void)
 {
     static const char wrong[] =

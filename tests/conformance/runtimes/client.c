@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client LIBCUDART [PTX_FILE]: what a program that nvcc compiled does with its runtime, through the runtime
- * named on the command line: start-up, device query, a kernel and a variable of its own image, streams,
- * events, a graph. The image is put together here, so that one program serves every runtime; its PTX is that
- * of the file (library.c makes it), or one of its own. Prints one line for each step: "ok PART: STEP" or
- * "FAIL PART: STEP: reason". Status 0: all steps passed.
+ * client LIBCUDART [PTX_FILE]: the runtime calls of a program compiled by nvcc, through the runtime
+ * named on the command line: start-up, device query, a kernel and a variable of its own image,
+ * streams, events, a graph. The image is assembled here, so that one program serves every runtime;
+ * its PTX is that of the file (made by library.c), or a built-in one. Prints a line per step: "ok
+ * PART: STEP" or "FAIL PART: STEP: reason". Status 0: all steps passed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ typedef struct {
     unsigned x, y, z;
 } grid;
 
-/* The wrapper that nvcc places in .nvFatBinSegment, and the container behind it. */
+/* The wrapper that nvcc places in .nvFatBinSegment, and its container. */
 static struct {
     uint32_t magic, version;
     const void *data;
@@ -59,9 +59,9 @@ static const char ptx[] = ".version 7.8\n"
 
 static void *runtime;
 static int failed;
-static const char *part = "start-up"; /* what the steps that follow belong to */
+static const char *part = "start-up"; /* part of the subsequent steps */
 
-/* A function of the runtime; the program ends when the runtime does not have it. */
+/* Looks up a function of the runtime; ends the program if missing. */
 static void *fn(const char *name)
 {
     void *p = dlsym(runtime, name);
@@ -75,7 +75,7 @@ static void *fn(const char *name)
 
 #define CALL(result, name, ...) (((result(*)())fn(name))(__VA_ARGS__))
 
-/* Reports a step; true when it passed. */
+/* Reports a step; true if it passed. */
 static int step(const char *name, int error)
 {
     if (error == 0) {
@@ -102,7 +102,7 @@ static void stub(void)
 
 static uint32_t step_host;
 
-/* The PTX of the image: that of the file, or the one above. 0: there is no such file, or it is too long. */
+/* Reads the PTX of the image, from the file or the built-in text. 0: no such file, or too long. */
 static unsigned read_ptx(const char *path, char *to, size_t room)
 {
     FILE *f = path == NULL ? NULL : fopen(path, "r");
@@ -169,7 +169,7 @@ static int launch(void *stream, uint32_t *device)
     return go((const void *)stub, (grid){4, 1, 1}, (grid){256, 1, 1}, args, (size_t)0, stream);
 }
 
-/* Are all words of the device's array `value`? */
+/* True if all words of the device's array are `value`. */
 static int all_are(uint32_t *device, uint32_t value)
 {
     static uint32_t host[COUNT];
@@ -187,7 +187,7 @@ static int all_are(uint32_t *device, uint32_t value)
 static void query(void)
 {
     int runtime_version = 0, driver_version = 0, count = 0, warp = 0;
-    static char properties[16384]; /* its length differs between runtimes; the name comes first */
+    static char properties[16384]; /* the length differs between runtimes; the name comes first */
     char id[32] = "";
 
     step("cudaRuntimeGetVersion", CALL(int, "cudaRuntimeGetVersion", &runtime_version));

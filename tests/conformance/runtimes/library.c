@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * library LIBCUDART nvrtc LIBNVRTC PTX_FILE: NVRTC compiles the kernel of client.c for compute capability 8.0,
- * writes its PTX to the file, loads it through the driver API and launches it; the same with machine code for 8.0.
- * library LIBCUDART cublas LIBCUBLAS: a product of matrices in single precision, compared with the processor's.
- * Lines and status are those of client.c.
+ * library LIBCUDART nvrtc LIBNVRTC PTX_FILE: NVRTC compiles the kernel of client.c for compute
+ * capability 8.0, writes its PTX to the file, loads it through the driver API and launches it; the
+ * same with machine code for 8.0. library LIBCUDART cublas LIBCUBLAS: a matrix product in single
+ * precision, compared with the processor's. Lines and status as for client.c.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,7 +37,7 @@ static void *fn(void *from, const char *name)
 
 #define CALL(from, name, ...) (((int (*)())fn(from, name))(__VA_ARGS__))
 
-/* The program ends with the first step that fails: what follows needs it. */
+/* Reports a step; ends the program at the first failure, as later steps depend on it. */
 static void step(const char *name, int error)
 {
     if (error != 0) {
@@ -58,7 +58,10 @@ static void *open_library(const char *path)
     return p;
 }
 
-/* The kernel compiled: `step` is a global variable and the kernel has C's name, so client.c can use both. */
+/*
+ * Compiles the kernel: `step` is a global variable and the kernel is extern "C", so client.c can
+ * use both.
+ */
 static char *compile(const char *architecture, const char *size_of, const char *text_of)
 {
     void *program;
@@ -112,7 +115,7 @@ static void nvrtc(const char *path)
     driver = open_library("libcuda.so.1");
     launch(image);
     free(image);
-    /* The software GPU runs no machine code: `vgpu run` makes it PTX. */
+    /* The software GPU runs no machine code: `vgpu run` makes NVRTC output PTX. */
     part = "nvrtc: machine code";
     image = compile("--gpu-architecture=sm_80", "nvrtcGetCUBINSize", "nvrtcGetCUBIN");
     launch(image);

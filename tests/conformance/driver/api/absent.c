@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What a device may lack: the arguments are checked, then the answer is the documented one. */
+/*
+ * Features that a device may lack: the arguments are checked, then the documented error is
+ * returned.
+ */
 #define CUDA_ENABLE_DEPRECATED 1 /* names that are still exported */
 #include "conform.h"
 
@@ -25,7 +28,7 @@ CASE(absent_luid, CF_CTX)
     RC("linux", cuDeviceGetLuid(luid, &mask, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/* The first three as driver 580 answers them on an H200. */
+/* The first three answers are those of driver 580 on an H200. */
 CASE(absent_nvscisync, CF_CTX)
 {
     char list[64] = {0};
@@ -75,7 +78,7 @@ CASE(absent_features, CF_CTX)
     NEED(cuLibraryUnload(lib));
     if (has(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
         return;
-    /* Without the engine no argument is looked at. */
+    /* Without the engine no argument is checked. */
     RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
     RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
     RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
@@ -91,7 +94,7 @@ CASE(absent_multicast, CF_CTX)
 
     if (has(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED))
         return;
-    /* No argument is looked at. */
+    /* No argument is checked. */
     RC("null", cuMulticastCreate(NULL, &prop), CUDA_ERROR_NOT_SUPPORTED);
     RC("prop_null", cuMulticastCreate(&h, NULL), CUDA_ERROR_NOT_SUPPORTED);
     RC("granularity_null", cuMulticastGetGranularity(NULL, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
@@ -119,7 +122,7 @@ CASE(absent_process, CF_CTX)
     RC("checkpoint", cuCheckpointProcessCheckpoint((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("restore", cuCheckpointProcessRestore((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("thread_null", cuCheckpointProcessGetRestoreThreadId((int)getpid(), NULL), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) { /* a physical GPU's driver would do it, and stop this process */
+    if (!cf_real()) { /* a physical GPU's driver would succeed, and suspend this process */
         RC("lock", cuCheckpointProcessLock((int)getpid(), NULL), CUDA_ERROR_NOT_SUPPORTED);
         RC("thread", cuCheckpointProcessGetRestoreThreadId((int)getpid(), &tid), CUDA_ERROR_NOT_SUPPORTED);
     }
@@ -151,7 +154,7 @@ CASE(absent_notification, CF_CTX)
     OK("unregister_2", cuDeviceUnregisterAsyncNotification(0, h2));
 }
 
-/* An event of all that a context does, and a context that waits for an event. */
+/* Events recorded for a whole context, and contexts that wait for an event. */
 CASE(context_event, CF_CTX | CF_UB)
 {
     CUcontext c = NULL;
@@ -170,7 +173,10 @@ CASE(context_event, CF_CTX | CF_UB)
     RC("record_event", cuCtxRecordEvent(c, NULL), CUDA_ERROR_INVALID_HANDLE);
     RC("wait_context", cuCtxWaitEvent((CUcontext)&c, e), CUDA_ERROR_INVALID_CONTEXT);
     RC("wait_event", cuCtxWaitEvent(c, NULL), CUDA_ERROR_INVALID_HANDLE);
-    /* Not by two gates: host functions of independent streams may run one after the other, in any order. */
+    /*
+     * Not with two gates: host functions of independent streams may run one after the other, in any
+     * order.
+     */
     OK("zero", cuMemsetD32(p, 0, 2));
     for (unsigned i = 0; i < 2; i++)
         OK("hold", cuStreamWaitValue32(s[i], p + 4 * i, 1, CU_STREAM_WAIT_VALUE_GEQ));
@@ -195,7 +201,7 @@ CASE(context_event, CF_CTX | CF_UB)
     NEED(cuMemFree(p));
 }
 
-/* Streams that end meanwhile, the implementation's own among them, hold up no call. */
+/* Streams that end meanwhile, including the implementation's own, block no call. */
 CASE(context_event_again, CF_CTX | CF_UB)
 {
     CUcontext c = NULL;
@@ -226,7 +232,7 @@ CASE(context_event_again, CF_CTX | CF_UB)
     NEED(cuMemFree(p));
 }
 
-/* The usage count of a context that is not the primary one. */
+/* Usage count of a context other than the primary context. */
 CASE(context_attach, CF_CTX | CF_UB)
 {
     CUcontext c = NULL, same = NULL, now = NULL;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Answers that programs rely on, as reports of NVIDIA's driver and the manual have them. */
+/* Results that programs rely on, from reports of NVIDIA's driver and from the manual. */
 #include "conform.h"
 
 #include <sys/mman.h>
 
-/* Which outputs may be missing. */
+/* Outputs that may be NULL. */
 CASE(answers_null, CF_CTX)
 {
     size_t free_bytes = 0, total = 0;
@@ -43,7 +43,7 @@ CASE(answers_unregister, CF_CTX)
     NEED(cuMemHostRegister(m + 4096, 8192, 0));
     OK("copy_whole", cuMemcpyHtoD(p, m + 4096, 8192));
     RC("copy_out_of", cuMemcpyHtoD(p, m + 4096 + 8000, 400), CUDA_ERROR_INVALID_VALUE);
-    OK("copy_into", cuMemcpyHtoD(p, m + 4096 - 100, 200)); /* where it begins is what counts (driver 580) */
+    OK("copy_into", cuMemcpyHtoD(p, m + 4096 - 100, 200)); /* only its start counts (580) */
     RC("back_out_of", cuMemcpyDtoH(m + 4096 + 8000, p, 400), CUDA_ERROR_INVALID_VALUE);
     OK("copy_before", cuMemcpyHtoD(p, m, 4096));
     OK("copy_behind", cuMemcpyHtoD(p, m + 4096 + 8192, 4096));
@@ -56,7 +56,7 @@ CASE(answers_unregister, CF_CTX)
     munmap(m, 1 << 20);
 }
 
-/* A primary context that was let go is none, though it stays current (driver 590.48). */
+/* A released primary context is invalid, although it stays current (driver 590.48). */
 CASE(answers_reset, CF_ALONE)
 {
     CUcontext before = NULL, after = NULL;
@@ -74,7 +74,7 @@ CASE(answers_reset, CF_ALONE)
     OK("version_again", cuCtxGetApiVersion(after, &version));
 }
 
-/* A copy of an executable graph keeps to the sort of its memory. */
+/* A copy into an executable graph keeps the memory types of the node. */
 CASE(answers_exec_copy, CF_CTX)
 {
     CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -113,7 +113,7 @@ CASE(answers_exec_copy, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* What a capture forbids, and that it is lost by it. */
+/* Calls forbidden during a capture invalidate it. */
 CASE(answers_capture, CF_CTX)
 {
     CUmemcpyAttributes at = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
@@ -130,7 +130,7 @@ CASE(answers_capture, CF_CTX)
     OK("begin", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     RC("batch", cuMemcpyBatchAsync(&p, &from, &n, 1, &at, &first, 1, s),
        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    OK("batch_end", cuStreamEndCapture(s, &g)); /* the capture goes on */
+    OK("batch_end", cuStreamEndCapture(s, &g)); /* the capture continues */
     OK("destroy_graph", cuGraphDestroy(g));
     for (int wait = 0; wait < 2; wait++) {
         OK("begin_event", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -154,7 +154,7 @@ static uint64_t reserved(CUmemoryPool pool)
     return v;
 }
 
-/* What is freed stays with the pool until the next wait, and beyond it up to the threshold. */
+/* Freed memory stays with the pool until the next wait, and beyond that up to the threshold. */
 CASE(answers_threshold, CF_CTX)
 {
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -182,7 +182,10 @@ CASE(answers_threshold, CF_CTX)
     OK("destroy", cuStreamDestroy(s));
 }
 
-/* Where an image that is none is told from PTX with an error, and that the linker says it of an input at once. */
+/*
+ * Invalid images and PTX with an error give different results, and the linker reports an invalid
+ * input at once.
+ */
 CASE(answers_images, CF_CTX)
 {
 #define TOP ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k()\n{\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Settings of GPU core dumps: sizes, defaults, what is of the process and what of a context. */
+/* Settings of GPU core dumps: sizes, defaults, scope (process or context). */
 #include "conform.h"
 
 #include <unistd.h>
@@ -37,7 +37,7 @@ CASE(coredump_settings, CF_CTX | CF_ALONE)
     n = sizeof(name);
     OK("file", cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &n));
     snprintf(want, sizeof(want), "core.cuda.%s.%d", host, (int)getpid());
-    if (!cf_real()) /* documented; a physical GPU's driver has another name */
+    if (!cf_real()) /* documented; a physical GPU's driver has a different name */
         cf_true("file_default", !strcmp(name, want));
     n = sizeof(name);
     OK("pipe", cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, name, &n));
@@ -47,7 +47,7 @@ CASE(coredump_settings, CF_CTX | CF_ALONE)
     n = 4;
     OK("file_short", cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, &n)); /* cut */
 
-    /* The flags and their two older views. */
+    /* The flags and their two older forms. */
     n = 1;
     on = true;
     OK("light", cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &on, &n));
@@ -55,7 +55,7 @@ CASE(coredump_settings, CF_CTX | CF_ALONE)
     OK("light_flags", cuCoredumpGetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &n));
     cf_u64("light_flags_value", flags, CU_COREDUMP_LIGHTWEIGHT_FLAGS);
     OK("inherited", cuCoredumpGetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &n));
-    cf_u64("inherited_value", flags, 0); /* the context was there before */
+    cf_u64("inherited_value", flags, 0); /* the context was created before */
     flags = CU_COREDUMP_SKIP_ABORT;
     OK("own", cuCoredumpSetAttribute(CU_COREDUMP_GENERATION_FLAGS, &flags, &n));
     n = 1;

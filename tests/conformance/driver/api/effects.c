@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * What is set of functions, nodes, streams, events and pools against what calls do then. attributes.tsv lists every
- * attribute of cuda.h with the case that sees its effect.
+ * Settings of functions, nodes, streams, events and pools compared with the behaviour of later
+ * calls. attributes.tsv lists every attribute of cuda.h with the case that observes its effect.
  */
 #include "effects.h"
 
 /* ---- launches ---- */
 
-/* A launch of a kernel, and of the function that it gives, heeds what was set of the kernel. */
+/* A launch of a kernel, and of the function obtained from it, uses the attributes of the kernel. */
 CASE(effect_kernel_shared, CF_CTX)
 {
     const int optin = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -37,7 +37,7 @@ static const char limits_text[] = ".version 7.0\n.target sm_75\n.address_size 64
                                   ".visible .entry few() .maxntid 64, 1, 1 { ret; }\n"
                                   ".visible .entry exact() .reqntid 32, 2, 1 { ret; }\n";
 
-/* What a kernel's text says of its blocks holds for every launch. */
+/* Block limits in a kernel's PTX apply to every launch. */
 CASE(effect_function_threads, CF_CTX)
 {
     CUfunction few = NULL, exact = NULL;
@@ -80,7 +80,7 @@ static CUresult launch_cooperative(unsigned grid)
     return cuLaunchKernelEx(&c, cf_func("k_nop"), NULL, NULL);
 }
 
-/* A grid that does not run all at once is refused however it is made cooperative. */
+/* A grid that cannot run all at once is refused by every way to make it cooperative. */
 CASE(effect_cooperative, CF_CTX)
 {
     CUDA_KERNEL_NODE_PARAMS p = {.func = cf_func("k_nop"),
@@ -114,7 +114,7 @@ CASE(effect_cooperative, CF_CTX)
     NEED(cuGraphDestroy(g));
 }
 
-/* Values that are hints come back as they were set, from nodes and from copies. */
+/* Hints read back as set, from nodes and from copies. */
 CASE(effect_node_hints, CF_CTX)
 {
     CUDA_KERNEL_NODE_PARAMS p = {.func = cf_func("k_nop"),
@@ -159,7 +159,7 @@ CASE(effect_stream_attributes, CF_CTX)
     OK("get_copy", cuStreamGetPriority(b, &priority));
     cf_true("copy_seen", priority == -1);
     v.priority = greatest - 1;
-    OK("too_great", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)); /* the nearest */
+    OK("too_great", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)); /* clamped */
     v.syncPolicy = CU_SYNC_POLICY_BLOCKING_SYNC;
     OK("policy", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
     OK("get_policy", cuStreamGetAttribute(a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
@@ -178,7 +178,7 @@ CASE(effect_stream_attributes, CF_CTX)
     NEED(cuStreamDestroy(b));
 }
 
-/* In a capture an external record is a node of the graph, an ordinary one is none. */
+/* In a capture an external record is a node of the graph, an ordinary record is not. */
 CASE(effect_event_external, CF_CTX)
 {
     CUstream s = NULL;
@@ -189,7 +189,7 @@ CASE(effect_event_external, CF_CTX)
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
     for (unsigned external = 0; external < 2; external++) {
-        /* An event that stands for a captured record is waited for in no other way. */
+        /* An event for a captured record cannot be waited for otherwise. */
         NEED(cuEventRecord(e, s));
         NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
         OK("record",
@@ -208,7 +208,7 @@ CASE(effect_event_external, CF_CTX)
     OK("captured_record", cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
     RC("captured_wait", cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
     RC("captured_end", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* Outside of a capture the flags are refused by the call itself, not by a later one. */
+    /* Outside of a capture the flags are refused by the call itself, not by a later call. */
     RC("record_outside", cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
     OK("record_outside_sync", cuStreamSynchronize(s));
     RC("wait_outside", cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
@@ -229,7 +229,7 @@ static uint64_t pool_value(CUmemoryPool pool, CUmemPool_attribute a)
     return v;
 }
 
-/* Freed memory stays with the pool up to the threshold; the marks follow. */
+/* Freed memory stays with the pool up to the threshold; the high-water marks follow. */
 CASE(effect_pool_threshold, CF_CTX)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,

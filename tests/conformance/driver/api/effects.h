@@ -13,7 +13,7 @@ static inline int device_attribute(CUdevice_attribute a)
     return v;
 }
 
-/* One line for each end of a limit: the last valid value, and the next one. */
+/* Prints two lines for a limit: the last valid value, and the next value. */
 static inline void ends(const char *name, CUresult at, CUresult over, CUresult want)
 {
     char check[80];

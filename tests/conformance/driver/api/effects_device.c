@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What a device says of itself against what calls do: at a limit and one over it, with a feature's flag and without it.
+ * Attributes of a device compared with the behaviour of calls: at a limit and beyond it, with the
+ * flag of a feature and without it.
  */
 #include "effects.h"
 
@@ -39,11 +40,11 @@ CASE(effect_launch_limits, CF_CTX)
 #define SURFACE CUDA_ARRAY3D_SURFACE_LDST
 #define GATHER CUDA_ARRAY3D_TEXTURE_GATHER
 
-/* Each extent with the others as small as they may be. */
+/* Each extent, with the others at their minimum. */
 static const struct extent {
     const char *name;
     CUdevice_attribute limit;
-    char axis; /* c: width and height of a cube map, too large to be made */
+    char axis; /* c: width and height of a cube map, too large to be created */
     unsigned height, depth, flags;
     bool mipmapped;
 } extents[] = {
@@ -166,7 +167,7 @@ CASE(effect_texture_limits, CF_CTX)
 
     NEED(cuMemAlloc(&p, (h + 1) * step + align));
     ends("aligned", linear(p + align, 64), linear(p + align / 2, 64), no);
-    ends("line", linear(p, line), linear(p, line + 1), CUDA_SUCCESS); /* no limit in fact */
+    ends("line", linear(p, line), linear(p, line + 1), CUDA_SUCCESS); /* not enforced as a limit */
     ends("pitch_aligned", pitched(p, 8, 2, step), pitched(p, 8, 2, step + step / 2), no);
     ends("width", pitched(p, w, 1, w), pitched(p, w + 1, 1, w + step), no);
     ends("height", pitched(p, 1, h, step), pitched(p, 1, h + 1, step), no);
@@ -188,11 +189,11 @@ CASE(effect_pitch_limit, CF_CTX)
     c.dstDevice = p + 32;
     c.dstPitch = 32;
     c.srcPitch = max + 1;
-    OK("source_of_one_row", cuMemcpy2D(&c)); /* where the pitch is not used (driver 580) */
+    OK("source_of_one_row", cuMemcpy2D(&c)); /* the pitch is not used (driver 580) */
     c.srcPitch = 32;
     c.dstPitch = max + 1;
     OK("destination_of_one_row", cuMemcpy2D(&c));
-    if (!cf_real()) { /* unknown there */
+    if (!cf_real()) { /* unknown to such drivers */
         c.Height = 2;
         c.dstPitch = max;
         CUresult at = cuMemcpy2D(&c);
@@ -365,7 +366,7 @@ static const struct feature {
     {CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER, gather},
 };
 
-/* A feature works if its attribute says so, and only then. */
+/* A feature works if and only if its attribute is set. */
 CASE(effect_features, CF_CTX)
 {
     for (unsigned i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
@@ -374,7 +375,7 @@ CASE(effect_features, CF_CTX)
         snprintf(check, sizeof(check), "attribute_%d", (int)features[i].attribute);
         bool works = features[i].use() == CUDA_SUCCESS, has = device_attribute(features[i].attribute) != 0;
 
-        /* The device may have it and the system lack the service that it takes. */
+        /* The device may support it while the system lacks the required service. */
         if (has && !works && features[i].attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED)
             works = cf_real();
         cf_true(check, works == has);

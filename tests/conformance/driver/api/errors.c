@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Kernels that fail: sticky for the process, nothing for the next one. Device printf. */
+/* Kernels that fail: sticky for the process, no effect on the next process. Device printf. */
 #include "conform.h"
 
 #include <unistd.h>
 
-/* Every later call of the process answers with the same error; what needs no GPU still works. */
+/* All later calls of the process return the same error; calls that need no GPU still work. */
 static void all_refuse(CUresult want)
 {
     CUdeviceptr p = 0;
@@ -73,7 +73,7 @@ CASE(sticky_load, CF_ALONE | CF_CTX)
     all_refuse(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* One element past an allocation; a physical GPU sees that only at the end of a page. */
+/* An element past the end of an allocation; a physical GPU detects it only at the end of a page. */
 CASE(sticky_past_end, CF_ALONE | CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0, past;
@@ -90,7 +90,7 @@ CASE(sticky_freed, CF_ALONE | CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0;
     void *params[] = {&p};
-    CUfunction f = cf_func("k_store"); /* loaded first: its variables are allocations too */
+    CUfunction f = cf_func("k_store"); /* loaded first, as its variables are allocations too */
 
     NEED(cuMemAlloc(&p, 4096));
     NEED(cuMemFree(p));
@@ -153,7 +153,7 @@ CASE(sticky_assert, CF_ALONE | CF_CTX)
     all_refuse(CUDA_ERROR_ASSERT);
 }
 
-/* Texts that are easily written otherwise; NVIDIA's runtime has the same. */
+/* Texts that are easily misquoted; NVIDIA's runtime has the same texts. */
 CASE(error_texts, CF_CTX)
 {
     static const struct {
@@ -192,7 +192,7 @@ CASE(not_sticky, CF_CTX)
     OK("free_works", cuMemFree(p));
 }
 
-/* Device printf has arrived on standard output when the synchronising call returns. */
+/* Device printf has reached standard output when the synchronising call returns. */
 CASE(device_printf, CF_CTX)
 {
     static const char want[] = "thread 0: -5 0xff text 1.500 z %\nthread 1: -5 0xff text 1.500 z %\n";

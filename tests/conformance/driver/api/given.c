@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Structures that calls fill in: each byte, padding included, is unchanged or depends on the object
- * alone, never on old contents of the stack.
+ * Structures filled in by calls: each byte, including padding, is unchanged or depends on the
+ * object alone, never on old contents of the stack.
  */
 #include "conform.h"
 
@@ -28,7 +28,10 @@ static __attribute__((noinline)) void dirty(uint8_t v)
     __asm__ volatile("" : : "r"(room) : "memory");
 }
 
-/* Whether `get` succeeds, and gives the same with other bytes on the stack and in the structure before. */
+/*
+ * True if `get` succeeds, and returns the same bytes for different old contents of stack and
+ * structure.
+ */
 static void given(const char *name, CUresult (*get)(void *out), size_t size)
 {
     static const uint8_t stack[3] = {0x11, 0x77, 0xee}, before[3] = {0xa5, 0x5a, 0xa5};
@@ -77,7 +80,7 @@ static CUresult get_kernel_node(void *out)
     CUDA_KERNEL_NODE_PARAMS *p = out;
     CUresult r = cuGraphKernelNodeGetParams(kernel_node, p);
 
-    p->kernelParams = NULL; /* may be another copy each time */
+    p->kernelParams = NULL; /* may be a different copy each time */
     return r;
 }
 
@@ -105,7 +108,7 @@ static void CUDA_CB nothing(void *p)
     (void)p;
 }
 
-/* The texture has a view; the nodes have everything of a node that is no default. */
+/* The texture has a view; the nodes have no default parameters. */
 static void make(void)
 {
     const CUDA_ARRAY3D_DESCRIPTOR d = {16, 4, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST};
@@ -194,7 +197,7 @@ CASE(given_bytes, CF_CTX)
     NEED(cuStreamDestroy(stream));
 }
 
-/* What was asked of an ended object says nothing, and writes nothing. */
+/* Queries of an ended object return an error and write nothing. */
 CASE(given_after_the_end, CF_CTX | CF_UB)
 {
     static const struct {

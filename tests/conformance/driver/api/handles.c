@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Stale, wrong-typed and invented handles: the documented error, and never another object. A
- * physical GPU's own driver follows such a pointer, so these cases are not run directly on it.
+ * physical GPU's own driver dereferences such a pointer, so these cases do not run directly on it.
  */
 #include "conform.h"
 
@@ -110,7 +110,7 @@ CASE(handle_library, CF_CTX | CF_UB)
     RC("invented", cuLibraryGetKernel(&k2, (CUlibrary)INVENTED, "k_nop"), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* Many objects: every value differs, no destroyed one comes to life again. */
+/* Many objects: all handles differ, and no destroyed handle becomes valid again. */
 CASE(handle_churn, CF_CTX)
 {
     enum { N = 200, ROUNDS = 10 };
@@ -137,8 +137,8 @@ CASE(handle_churn, CF_CTX)
 }
 
 /*
- * Calls outside what is implemented answer CUDA_ERROR_NOT_SUPPORTED, whatever their arguments. A
- * function pointer that the library does not even offer is as good an answer.
+ * Unimplemented calls return CUDA_ERROR_NOT_SUPPORTED for any arguments, or the library does not
+ * offer their function pointer at all.
  */
 CASE(not_supported, CF_CTX | CF_UB)
 {

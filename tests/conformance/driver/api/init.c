@@ -25,7 +25,7 @@ CASE(init_before, CF_ALONE)
     RC("free", cuMemFree(0), CUDA_ERROR_NOT_INITIALIZED);
     RC("stream", cuStreamCreate(&s, 0), CUDA_ERROR_NOT_INITIALIZED);
     RC("launch", cf_launch(NULL, 1, 1, 0, NULL, NULL), CUDA_ERROR_NOT_INITIALIZED);
-    /* These look at NULL first (driver 580). */
+    /* These check for NULL first (driver 580). */
     RC("ctx_flags_null", cuCtxGetFlags(NULL), CUDA_ERROR_INVALID_VALUE);
     RC("ctx_device_null", cuCtxGetDevice(NULL), CUDA_ERROR_INVALID_VALUE);
     RC("library_null", cuLibraryGetKernelCount(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
@@ -101,7 +101,7 @@ CASE(device, CF_CTX)
     cf_u64("peer_self_value", (uint64_t)v, 0);
 }
 
-/* cudart refuses the device when any attribute up to the last one fails. */
+/* cudart refuses the device if any attribute up to the last fails. */
 CASE(device_attributes, CF_CTX)
 {
     unsigned failed = 0;
@@ -143,7 +143,7 @@ CASE(error_text, CF_CTX)
     cf_str("string_ok_text", got, "no error");
 }
 
-/* Version 1 as the library exports it; cuda.h maps its name to version 2. */
+/* Version 1 as exported by the library; cuda.h maps its name to version 2. */
 #undef cuGetProcAddress
 extern CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
 
@@ -179,7 +179,7 @@ CASE(proc_address, CF_CTX)
     OK("too_old", cuGetProcAddress_v2("cuLibraryLoadData", &p, 11000, 0, &st));
     cf_true("too_old_null", p == NULL);
     cf_u64("too_old_status", st, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    if (!cf_real()) { /* a physical GPU's driver follows them (driver 580) */
+    if (!cf_real()) { /* a physical GPU's driver dereferences them (driver 580) */
         RC("null_symbol", cuGetProcAddress_v2(NULL, &p, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
         RC("null_pfn", cuGetProcAddress_v2("cuInit", NULL, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
     }
@@ -193,7 +193,9 @@ CASE(proc_address, CF_CTX)
     cf_true("per_thread_none_pointer", q != NULL);
 }
 
-/* Texts are cut to the caller's buffer, always end in a NUL, and nothing is written behind it. */
+/*
+ * Texts are truncated to the caller's buffer, always end in a NUL, and nothing beyond is written.
+ */
 static void cut(const char *what, CUresult (*get)(char *, int, CUdevice), int longest)
 {
     char whole[300], part[300];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * The entry points of CUDA 2 and 3, which libcuda still exports: sizes and device addresses of 32 bits,
- * launches that are prepared step by step. On a 64-bit system device memory may be out of their reach.
- * CF_UB: driver 580 refuses the calls for memory in a context that was made by a newer call.
+ * Entry points of CUDA 2 and 3, still exported by libcuda: 32-bit sizes and device addresses,
+ * launches prepared step by step. On a 64-bit system device memory may be out of their range.
+ * CF_UB: driver 580 refuses the memory calls in a context created by a newer call.
  */
 #define __CUDA_API_VERSION_INTERNAL 1
 #include "conform.h"
@@ -16,7 +16,7 @@ CASE(old_memory, CF_CTX | CF_UB)
     void *h = NULL;
 
     NEED(cuMemGetInfo_v2(&before, &all));
-    /* A driver whose memory begins below 4 GiB gives it; none does on a 64-bit system. */
+    /* A driver with memory below 4 GiB returns some; on a 64-bit system no driver does. */
     RC("alloc", cuMemAlloc(&p, 1000), CUDA_ERROR_OUT_OF_MEMORY);
     cf_u64("untouched", p, 7);
     RC("alloc_pitch", cuMemAllocPitch(&p, &pitch, 100, 10, 4), CUDA_ERROR_OUT_OF_MEMORY);
@@ -73,7 +73,7 @@ CASE(old_copies, CF_CTX | CF_UB)
     OK("sync", cuCtxSynchronize());
 }
 
-/* Arrays are handles: all of this works on any system. */
+/* Arrays are handles, so they work on any system. */
 CASE(old_arrays, CF_CTX | CF_UB)
 {
     CUDA_ARRAY_DESCRIPTOR_v1 d = {16, 4, CU_AD_FORMAT_UNSIGNED_INT8, 4}, got = {0};
@@ -170,7 +170,7 @@ CASE(old_launch, CF_CTX)
 
     NEED(cuMemAlloc_v2(&p, 4096));
     NEED(cuStreamCreate(&s, 0));
-    if (!cf_real()) /* a physical GPU's driver starts blocks of one thread, with whatever the parameters are */
+    if (!cf_real()) /* a physical GPU's driver launches one-thread blocks, with stale parameters */
         RC("nothing_set", cuLaunch(f), CUDA_ERROR_INVALID_VALUE);
     OK("block", cuFuncSetBlockShape(f, 64, 1, 1));
     RC("block_zero", cuFuncSetBlockShape(f, 64, 0, 1), CUDA_ERROR_INVALID_VALUE);
@@ -179,7 +179,7 @@ CASE(old_launch, CF_CTX)
     OK("pointer", cuParamSetv(f, 0, &p, sizeof(p)));
     OK("count", cuParamSeti(f, 8, 64));
     OK("value", cuParamSeti(f, 12, 40));
-    if (!cf_real()) { /* a physical GPU's driver writes wherever it is told to */
+    if (!cf_real()) { /* a physical GPU's driver writes to any address given */
         RC("past", cuParamSeti(f, 16, 40), CUDA_ERROR_INVALID_VALUE);
         RC("below", cuParamSeti(f, -4, 40), CUDA_ERROR_INVALID_VALUE);
         RC("null", cuParamSetv(f, 0, NULL, 4), CUDA_ERROR_INVALID_VALUE);

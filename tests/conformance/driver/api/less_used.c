@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The remaining calls that are implemented, each with its result checked. */
+/* The remaining implemented calls, each with a check of its result. */
 #include "conform.h"
 
 #include <cudaProfiler.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists: the longest that fits in one record, and around it, by each call that takes one. */
+/*
+ * Lists: the longest that fits in a record, and lengths around it, for each call that takes a list.
+ */
 #include "conform.h"
 
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 
 static const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
 
-/* All but the last say nothing that the last does not replace. */
+/* All entries but the last are overridden by the last. */
 static void describe(CUmemAccessDesc *d, unsigned n, CUmemAccess_flags before, CUmemAccess_flags last)
 {
     for (unsigned i = 0; i < n; i++)
@@ -63,7 +65,7 @@ CASE(longest_access, CF_CTX)
     NEED(cuMemRelease(h));
 }
 
-/* The number of edges that end at the node, or that start at the first of a captured stream's. */
+/* Number of edges that end at the node, or that start at the first node of a captured stream. */
 static uint64_t edges_of(CUgraphNode node)
 {
     size_t n = 0;
@@ -110,7 +112,10 @@ CASE(longest_dependencies, CF_CTX)
     free(nodes);
 }
 
-/* Lists longer than a record, which the guest sends in parts: all of them are taken, and take the place of what was there. */
+/*
+ * Lists longer than a record, which the guest sends in parts: all entries are taken, and replace
+ * the old ones.
+ */
 CASE(longest_update, CF_CTX)
 {
     static const unsigned lengths[] = {1,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Calls that came with CUDA 13.1 to 13.5: newer than the toolkit's cuda.h, so programs get them by name. */
+/*
+ * Calls introduced by CUDA 13.1 to 13.5: newer than the toolkit's cuda.h, so programs look them up
+ * by name.
+ */
 #include "conform.h"
 
 static void newest_only(void)
@@ -11,7 +14,7 @@ static void newest_only(void)
         cf_skip("the driver is older than the calls");
 }
 
-/* The export of a name, of the newest CUDA; ends the case when there is none. */
+/* Returns the newest version of an export; ends the case if there is none. */
 static void *newest(const char *name)
 {
     CUdriverProcAddressQueryResult found;
@@ -224,7 +227,7 @@ CASE(newer_stream_resource, CF_CTX)
     OK("destroy", cuStreamDestroy(s));
 }
 
-/* As cuda.h 13.5 has it. */
+/* Layout of cuda.h 13.5. */
 struct sm_group {
     unsigned sms, together, preferred, flags, domain, reserved[11];
 };
@@ -277,7 +280,7 @@ CASE(newer_sm_groups, CF_CTX)
     OK("rest_again", split(part, 1, &left, NULL, 0, g));
 }
 
-/* Through libcuda they are there and refuse; the software GPU does not have them. */
+/* libcuda exports them and refuses; the software GPU does not have them. */
 CASE(newer_refused, CF_CTX)
 {
     static const char *const names[] = {"cuCheckpointOperationComplete", "cuCoredumpRegisterStartCallback",

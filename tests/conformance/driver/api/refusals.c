@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that make or tell something: refused twice, and then done right. The output has 0xee in each byte before each call; a
- * refusal leaves it alone, or zeroes it where NVIDIA's driver does.
+ * Calls that create or query an object: refused twice, then called correctly. Each byte of the
+ * output is 0xee before each call; a refusal leaves it unchanged, or zeroes it where NVIDIA's
+ * driver does.
  */
 #include "conform.h"
 
@@ -27,10 +28,10 @@ static size_t grain;
 
 struct row {
     const char *name;
-    size_t size;                          /* of the output */
-    CUresult (*call)(void *out, bool ok); /* with arguments that are right, or one that is not */
-    CUresult (*undo)(void *out);          /* of the right one; NULL: a query */
-    bool zeroed;                          /* by a refusal */
+    size_t size;                          /* size of the output, bytes */
+    CUresult (*call)(void *out, bool ok); /* with valid arguments, or with an invalid one */
+    CUresult (*undo)(void *out);          /* undoes the successful call; NULL: a query */
+    bool zeroed;                          /* true if a refusal zeroes the output */
 };
 
 #define CALL(name) static CUresult name(void *out, bool ok)

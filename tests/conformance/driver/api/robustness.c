@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What programs do without thinking of it: odd memory, short-lived threads, lost descriptors. */
+/* Unusual but legal behaviour of programs: odd memory, short-lived threads, lost descriptors. */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Memory that may not be written: a read-only file mapping, and the program's own constants. */
+/* Memory that is not writable: a read-only file mapping, and constants of the program. */
 CASE(copy_read_only, CF_CTX)
 {
     size_t n = 4 << 20;
@@ -39,7 +39,7 @@ CASE(copy_read_only, CF_CTX)
     free(back);
 }
 
-/* Memory that no page backs yet, and memory shared with a child until it is written. */
+/* Memory without pages yet, and memory shared with a child until written. */
 CASE(copy_fresh, CF_CTX)
 {
     size_t n = 8 << 20;
@@ -75,7 +75,7 @@ CASE(copy_fresh, CF_CTX)
     free(src);
 }
 
-/* Many pinned pieces, a large one, ranges that share a page with others. */
+/* Many pinned allocations, a large one, and ranges that share a page with others. */
 CASE(pinned_many, CF_CTX)
 {
     enum { N = 40 };
@@ -114,7 +114,7 @@ CASE(pinned_many, CF_CTX)
     free(page);
 }
 
-/* Writes by the CPU, then by a kernel, to pinned words while a child process exists. */
+/* Writes to pinned words by the CPU, then by a kernel, while a child process exists. */
 static bool both_see(uint32_t *h, unsigned n, unsigned v)
 {
     CUdeviceptr d = 0, out = 0;
@@ -136,7 +136,9 @@ static bool both_see(uint32_t *h, unsigned n, unsigned v)
     return ok;
 }
 
-/* A fork makes ordinary memory copy-on-write; pinned memory stays where the device sees it. */
+/*
+ * fork() makes ordinary memory copy-on-write; pinned memory stays in the pages used by the device.
+ */
 CASE(pinned_fork, CF_ALONE | CF_CTX)
 {
     enum { N = 20000 };
@@ -233,7 +235,7 @@ static void *maker(void *arg)
     return (void *)bad;
 }
 
-/* Six threads make, use and destroy objects of every kind at once. */
+/* Six threads create, use and destroy objects of every kind concurrently. */
 CASE(threads_objects, CF_CTX)
 {
     pthread_t t[6];
@@ -250,7 +252,7 @@ CASE(threads_objects, CF_CTX)
     cf_u64("bad", bad, 0);
 }
 
-/* The event of the latest record is what counts, for queries and for waits. */
+/* Queries and waits refer to the latest record of an event. */
 CASE(event_again, CF_CTX)
 {
     CUstream s = NULL, w = NULL;
@@ -276,7 +278,7 @@ CASE(event_again, CF_CTX)
     OK("record", cuEventRecord(e, s));
     OK("wait", cuStreamWaitEvent(w, e, 0)); /* waits for this record ... */
     OK("record_elsewhere", cuEventRecord(e, CU_STREAM_PER_THREAD));
-    OK("complete", cuEventSynchronize(e)); /* ... while the event already stands for that one */
+    OK("complete", cuEventSynchronize(e)); /* ... while the event already refers to that record */
     RC("first_wait_holds", cuStreamQuery(w), CUDA_ERROR_NOT_READY);
     cf_gate_open(g);
     OK("sync", cuStreamSynchronize(w));
@@ -286,7 +288,7 @@ CASE(event_again, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* A program that closes every descriptor it does not know: errors, but no crash and no hang. */
+/* A program that closes all unknown descriptors gets errors, but no crash and no hang. */
 CASE(process_closed_fds, CF_ALONE | CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0;
@@ -302,7 +304,7 @@ CASE(process_closed_fds, CF_ALONE | CF_CTX | CF_UB)
     cf_true("sync_returns", again == CUDA_SUCCESS || again > CUDA_SUCCESS);
 }
 
-/* No descriptor to be had: cuInit says that it failed, and works later. */
+/* Without free descriptors cuInit fails, and works later. */
 CASE(process_no_fds, CF_ALONE | CF_UB)
 {
     struct rlimit old, low;
@@ -315,7 +317,7 @@ CASE(process_no_fds, CF_ALONE | CF_UB)
     low.rlim_cur = (rlim_t)next;
     cf_need_true("lower", !setrlimit(RLIMIT_NOFILE, &low));
     CUresult r = cuInit(0);
-    if (r == CUDA_SUCCESS) /* a provider in the process may need none */
+    if (r == CUDA_SUCCESS) /* an in-process provider may need no descriptor */
         r = cuDevicePrimaryCtxRetain(&c, 0);
     setrlimit(RLIMIT_NOFILE, &old);
     cf_true("no_crash", true);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that fill an array or a text of the caller's: with no room, room for one less than there is, for exactly that and for
- * one more, where there are none, one and several. What lies behind the room stays as it was. And batches that fail at each
- * of their places.
+ * Calls that fill an array or a text of the caller: with no room, room for one element less than
+ * available, for exactly that and for one more; with no object, one and several. Memory behind the
+ * room is unchanged. Also batches that fail at each position.
  */
 #include "conform.h"
 
-#define MOST 3u /* objects */
+#define MOST 3u /* maximum number of objects */
 #define GUARD 0xa7
 #define BYTES 4096u
 
 struct room {
     const char *name;
-    size_t size; /* of an element */
-    /* Makes n objects, and asks for them. */
+    size_t size; /* size of an element, bytes */
+    /* Creates n objects; `ask` queries them. */
     void (*begin)(unsigned n);
     CUresult (*ask)(void *to, size_t *count);
     void (*end)(void);
-    bool rest_is_null; /* what room is left gets zeroes; an array without room is refused */
+    bool rest_is_null; /* unused room is zeroed; an array without room is refused */
 };
 
 static char label[96];
@@ -35,7 +35,7 @@ static bool all_are(const unsigned char *p, size_t from, size_t to, unsigned cha
     return from >= to;
 }
 
-/* One call with this room where there are n, whose bytes are `all`. */
+/* Calls with the given room when there are n objects, whose bytes are `all`. */
 static void one_room(const struct room *r, unsigned n, size_t room, const unsigned char *all)
 {
     static unsigned char to[BYTES];
@@ -86,7 +86,7 @@ static void lone_nodes(unsigned n)
         NEED(cuGraphAddEmptyNode(&node, graph, NULL, 0));
 }
 
-/* n nodes before `node` and n behind it. */
+/* Creates n nodes before `node` and n after it. */
 static void star(unsigned n)
 {
     CUgraphNode before[MOST], behind;
@@ -99,7 +99,7 @@ static void star(unsigned n)
         NEED(cuGraphAddEmptyNode(&behind, graph, &node, 1));
 }
 
-/* So many edges into one node. */
+/* Creates n edges into one node. */
 static void edges(unsigned n)
 {
     CUgraphNode before[MOST];
@@ -125,7 +125,7 @@ static CUresult ask_roots(void *to, size_t *count)
     return cuGraphGetRootNodes(graph, to, count);
 }
 
-static CUgraphNode other[MOST + 2]; /* the array beside the one that is looked at */
+static CUgraphNode other[MOST + 2]; /* the array not under test */
 static CUgraphEdgeData data[MOST + 2];
 
 static CUresult ask_edges_from(void *to, size_t *count)
@@ -133,7 +133,7 @@ static CUresult ask_edges_from(void *to, size_t *count)
     return cuGraphGetEdges(graph, to, other, data, count);
 }
 
-/* The target is one node for all: the sources of the same edges tell them apart, and must not move. */
+/* All edges have the same target, so the sources tell them apart and must keep their order. */
 static CUresult ask_edges_to(void *to, size_t *count)
 {
     CUgraphNode from[MOST + 2], target[MOST + 2];
@@ -210,7 +210,7 @@ static void kernels_end(void)
     NEED(cuLibraryUnload(library));
 }
 
-/* These do not say how many they gave. */
+/* These calls do not return the number of elements. */
 static size_t given(const void *to, size_t room)
 {
     size_t n = 0;
@@ -278,7 +278,7 @@ CASE(room_text, CF_CTX)
 
             memset(to, GUARD, sizeof(to));
             r = texts[k].ask(to, room);
-            /* A name is cut, a bus id has to fit. */
+            /* A name is truncated, a bus id has to fit. */
             snprintf(name, sizeof(name), "%s_%+d", texts[k].name, room - n);
             RC_IN(name, r, CUDA_SUCCESS, room < n ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
             snprintf(name, sizeof(name), "%s_%+d_text", texts[k].name, room - n);
@@ -302,7 +302,7 @@ typedef CUresult CUDAAPI batch_3d_fn(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
 static CUdeviceptr from, into;
 static CUstream stream;
 
-/* Which copies were made, as bits; they start with BATCH different patterns. */
+/* Returns the copies that were made, as bits; destinations start with BATCH different patterns. */
 static unsigned copied(void)
 {
     unsigned char back[BATCH * SIZE], zero[SIZE] = {0};
@@ -352,7 +352,7 @@ static void *entry(const char *name)
     return p;
 }
 
-/* `bad`: the place whose copy cannot be made; BATCH: all can. */
+/* `bad`: position of a copy that fails; BATCH: none. */
 static void batch_fails(batch_fn *call, unsigned bad)
 {
     CUdeviceptr dsts[BATCH], srcs[BATCH];
@@ -394,7 +394,7 @@ static void batch_3d_fails(batch_3d_fn *call, unsigned bad)
     r = call(BATCH, ops, &failed[1], 0, stream);
     snprintf(name, sizeof(name), "copies_3d_%u", bad);
     cf_rc(name, r, bad < BATCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
-    /* Only for an operation with wrong parameters, not with a wrong address (driver 580). */
+    /* Only for an operation with invalid parameters, not with an invalid address (driver 580). */
     snprintf(name, sizeof(name), "copies_3d_%u_index", bad);
     cf_u64(name, failed[1], SIZE_MAX);
     cf_true("beside_index", failed[0] == 77 && failed[2] == 77);
@@ -412,8 +412,10 @@ CASE(batch_fails_at, CF_CTX)
     batch_end();
 }
 
-/* Batches without an index: nothing of memory operations that are refused is done, and attributes are given up to the
- * one that is refused. */
+/*
+ * Batches without an index: refused memory operations have no effect at all; attributes are written
+ * up to the refused one.
+ */
 CASE(batch_refused_at, CF_CTX)
 {
     batch_begin();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings of memory: each is set, read at each address that it applies to and nowhere else, and set back. Answers that the
- * guest keeps: each is the one of its own arguments.
+ * Settings of memory: each is set, read at each address that it applies to and nowhere else, and
+ * reset. Answers cached by the guest: each is the answer for its own arguments.
  */
 #include "conform.h"
 
@@ -57,7 +57,7 @@ CASE(settings_sync, CF_CTX)
     free(registered);
 }
 
-/* Access to every range of mappings: those in it have it, the others keep theirs. */
+/* Access to each range of mappings: the mappings in it get it, the others keep theirs. */
 CASE(settings_access, CF_CTX)
 {
     enum { MAPPINGS = 4 };
@@ -115,7 +115,7 @@ struct answers {
     size_t limit[CU_LIMIT_MAX];
 };
 
-/* Asks all there is to ask; `forget`: by setting a limit before each, which any answer may depend on. */
+/* Makes all queries; `forget`: sets a limit before each, which may change any answer. */
 static void ask_all(struct answers *a, bool forget)
 {
     const CUfunction f[2] = {cf_func("k_reverse"), cf_func("k_reduce")};
@@ -164,7 +164,10 @@ CASE(settings_kept_answers, CF_CTX)
 
 /* ---- numbers ---- */
 
-/* Every set of the flags that cuda.h names is served or not supported; one more flag is an error. */
+/*
+ * Each combination of the flags of cuda.h is served or not supported; an additional flag is an
+ * error.
+ */
 CASE(settings_handle_types, CF_CTX)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/* Traps that other implementations of the driver API fell into; README.md has the table. */
+/* Mistakes of other implementations of the driver API; README.md has the table. */
 #include "conform.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* An address that is neither device memory nor mapped here is refused, not touched. */
+/* An address that is neither device memory nor mapped by the process is refused, not accessed. */
 CASE(trap_wild_address, CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0, gone = 0;
@@ -30,7 +30,7 @@ CASE(trap_wild_address, CF_CTX | CF_UB)
     OK("free", cuMemFree(p));
 }
 
-/* Offsets, pitches and heights of copies of rows that lead anywhere else than they seem. */
+/* Offsets, pitches and heights of row copies that wrap or exceed the memory. */
 CASE(trap_wild_rows, CF_CTX)
 {
     uint32_t h[1024] = {0};
@@ -46,28 +46,28 @@ CASE(trap_wild_rows, CF_CTX)
     NEED(cuMemAlloc(&p, 4096));
     c.dstDevice = p;
     OK("as_it_should_be", cuMemcpy2D(&c));
-    c.srcXInBytes = (size_t)-64; /* wraps to memory in front */
+    c.srcXInBytes = (size_t)-64; /* wraps to memory before the start */
     RC("x_wraps", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
     c.srcXInBytes = 0;
     c.srcY = (size_t)-1;
     RC("y_wraps", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
     c.srcY = 0;
-    c.dstXInBytes = 200; /* 64 bytes there do not fit the pitch */
+    c.dstXInBytes = 200; /* 64 bytes at this offset do not fit the pitch */
     RC("x_past_pitch", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
     c.dstXInBytes = 192;
     OK("x_up_to_pitch", cuMemcpy2D(&c));
     c.dstXInBytes = 0;
     c.Height = 1;
     c.dstPitch = (size_t)1 << 40;
-    OK("pitch_of_one_row", cuMemcpy2D(&c)); /* the limit is for more rows (driver 580) */
+    OK("pitch_of_one_row", cuMemcpy2D(&c)); /* the limit is for several rows only (driver 580) */
     c.Height = 2;
     RC("pitch_too_large", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
     c.Height = 1;
-    OK("pitch_unaligned", cuMemcpy2DUnaligned(&c)); /* which has no limit */
+    OK("pitch_unaligned", cuMemcpy2DUnaligned(&c)); /* has no limit */
     OK("free", cuMemFree(p));
 }
 
-/* Memory of cuMemAlloc may be freed in a stream's order; what was freed once is gone. */
+/* Memory of cuMemAlloc may be freed in stream order, but only once. */
 CASE(trap_free_async_of_plain_memory, CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -82,18 +82,18 @@ CASE(trap_free_async_of_plain_memory, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* Pinned memory has to be there, also when nobody has touched it yet. */
+/* Pinned memory has to exist, even if never accessed. */
 CASE(trap_pinned_memory_that_nobody_has, CF_CTX)
 {
     void *p = NULL;
 
     RC("alloc", cuMemHostAlloc(&p, (size_t)1 << 44, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    /* 580 has no room for its list of the pages, before it looks whether they are mapped. */
+    /* Driver 580 fails to allocate its list of pages before it checks whether they are mapped. */
     RC_IN("register", cuMemHostRegister((void *)(uintptr_t)0x10000, (size_t)1 << 44, 0),
           CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Counts that no array can have are refused before the array is read. */
+/* Counts beyond any possible array are refused before the array is read. */
 CASE(trap_counts, CF_CTX)
 {
     CUgraph g;
@@ -106,7 +106,7 @@ CASE(trap_counts, CF_CTX)
     NEED(cuGraphDestroy(g));
 }
 
-/* Which of the results a program does not want is its choice, where cuda.h says so. */
+/* Outputs may be NULL where cuda.h says so. */
 CASE(trap_optional_outputs, CF_CTX)
 {
     CUdeviceptr p = 0, base = 0;
@@ -152,7 +152,7 @@ typedef CUresult(CUDAAPI *create_v2)(CUcontext *, unsigned, CUdevice);
 typedef CUresult(CUDAAPI *create_v3)(CUcontext *, CUexecAffinityParam *, int, unsigned, CUdevice);
 typedef CUresult(CUDAAPI *create_v4)(CUcontext *, CUctxCreateParams *, unsigned, CUdevice);
 
-/* cuCtxCreate has three shapes; the version that is asked for says which one comes. */
+/* cuCtxCreate has three signatures; the requested version selects one. */
 CASE(trap_context_create_shapes, CF_CTX)
 {
     void *f[3] = {0};
@@ -193,7 +193,7 @@ static void *late_context(void *arg)
     return (void *)bad;
 }
 
-/* That a thread had no context is not remembered. */
+/* The absence of a current context is not cached. */
 CASE(trap_no_context_is_not_kept, CF_CTX)
 {
     CUcontext c;
@@ -207,7 +207,7 @@ CASE(trap_no_context_is_not_kept, CF_CTX)
 }
 
 #define PTX_HEAD ".version 7.0\n.target sm_75\n.address_size 64\n"
-/* One name, three layouts: what is known of a function ends with its module. */
+/* One name, three layouts: cached data of a function ends with its module. */
 static const char *const layouts[] = {
     PTX_HEAD ".visible .entry k_same(.param .u64 p, .param .u32 v)\n{\n"
              "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
@@ -243,7 +243,7 @@ CASE(trap_layout_ends_with_module, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* As a program with many source files has it: many libraries, each first used when all are loaded. */
+/* Like a program with many source files: many libraries, each used first after all are loaded. */
 CASE(trap_many_libraries, CF_CTX)
 {
     CUlibrary l[64];
@@ -269,7 +269,7 @@ CASE(trap_many_libraries, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Copies to the host on the default stream, with events before and behind them. */
+/* Copies to the host on the default stream, with events before and after them. */
 CASE(trap_copies_and_events_in_order, CF_CTX)
 {
     enum { N = 1000, ROUNDS = 20 };
@@ -289,7 +289,7 @@ CASE(trap_copies_and_events_in_order, CF_CTX)
         NEED(cuMemcpyDtoHAsync(pinned + i * N, p, N * 4, NULL));
         NEED(cuMemcpyDtoHAsync(pageable[i], p, N * 4, NULL));
         NEED(cuEventRecord(behind, NULL));
-        NEED(cuMemsetD8Async(p, 0xee, N * 4, NULL)); /* not to be seen by what came before */
+        NEED(cuMemsetD8Async(p, 0xee, N * 4, NULL)); /* must not be visible to earlier copies */
     }
     OK("wait", cuEventSynchronize(behind));
     for (unsigned i = 0; i < ROUNDS; i++)
@@ -303,10 +303,10 @@ CASE(trap_copies_and_events_in_order, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Waiting for one stream neither finishes nor loses what another one brings. */
+/* Waiting for a stream neither completes nor loses copies of another stream. */
 CASE(trap_copies_of_two_streams, CF_CTX)
 {
-    enum { N = 1 << 20 }; /* words: 4 MiB a copy */
+    enum { N = 1 << 20 }; /* words, 4 MiB per copy */
     CUstream s[4];
     CUdeviceptr d[4];
     uint32_t *h[4];
@@ -317,7 +317,10 @@ CASE(trap_copies_of_two_streams, CF_CTX)
         NEED(cuMemAlloc(&d[i], N * 4));
         NEED(cuMemHostAlloc((void **)&h[i], N * 4, 0));
     }
-    /* A GPU may have one queue for all copies in a direction: the second waits behind the first there. */
+    /*
+     * A GPU may have a single queue for all copies in a direction: the second would wait for the
+     * first.
+     */
     struct cf_gate *g = cf_real() ? NULL : cf_gate_put(s[0]);
     for (unsigned i = 0; i < 4; i++) {
         memset(h[i], 0x55, N * 4);
@@ -346,7 +349,7 @@ CASE(trap_copies_of_two_streams, CF_CTX)
     }
 }
 
-/* A new event is new, also where it has the place of one that was destroyed with work pending. */
+/* A new event has no state, even if it reuses the slot of an event destroyed with work pending. */
 CASE(trap_destroyed_event, CF_CTX)
 {
     CUstream s;
@@ -370,7 +373,7 @@ CASE(trap_destroyed_event, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* What refused copies had taken is given back: many of them change nothing. */
+/* Refused copies release their resources: many of them have no effect. */
 CASE(trap_refused_copies_leave_nothing, CF_CTX)
 {
     enum { BYTES = 1 << 20 };
@@ -387,7 +390,7 @@ CASE(trap_refused_copies_leave_nothing, CF_CTX)
         refused += cuMemcpyHtoDAsync(p + 1, h, BYTES, NULL) == CUDA_ERROR_INVALID_VALUE;
     cf_u64("too_long", refused, 300);
     OK("copy", cuMemcpyHtoDAsync(p, h, BYTES, NULL));
-    memset(h, 0, BYTES); /* pageable memory has been read when the call returns */
+    memset(h, 0, BYTES); /* pageable memory was read when the call returned */
     OK("back", cuMemcpyDtoH(h, p, BYTES));
     cf_true("right", cf_is_pattern(h, BYTES, 3));
     free(h);
@@ -399,7 +402,7 @@ static void count(void *user)
     __atomic_add_fetch((int *)user, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Host functions are told apart by their calls, not by function and argument. */
+/* Host functions are distinguished by their calls, not by function and argument. */
 CASE(trap_same_user_data, CF_CTX)
 {
     CUstream s[3];
@@ -417,7 +420,7 @@ CASE(trap_same_user_data, CF_CTX)
         NEED(cuStreamDestroy(s[i]));
 }
 
-/* Part of pages is registered: exactly those bytes are pinned memory, and nothing beside them. */
+/* Registering part of a page pins exactly those bytes, and none beside them. */
 CASE(trap_register_part_of_pages, CF_CTX)
 {
     unsigned char *h = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -435,7 +438,7 @@ CASE(trap_register_part_of_pages, CF_CTX)
     OK("last", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                      (CUdeviceptr)(uintptr_t)(part + bytes - 1)));
     CUresult r = cuMemHostGetDevicePointer(&on_device, part, 0);
-    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* run.sh looks why */
+    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* see run.sh */
     RC("again", cuMemHostRegister(part, bytes, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     RC("inside", cuMemHostRegister(part + 4096, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     OK("up", cuMemcpyHtoDAsync(d, part, bytes, NULL));
@@ -443,7 +446,7 @@ CASE(trap_register_part_of_pages, CF_CTX)
     memset(part, 0, bytes);
     OK("down", cuMemcpyDtoHAsync(part, d, bytes, NULL));
     OK("sync_2", cuCtxSynchronize());
-    cf_true("right", cf_is_pattern(h, 8 * 4096, 11)); /* the bytes around it, too */
+    cf_true("right", cf_is_pattern(h, 8 * 4096, 11)); /* including the bytes around it */
     OK("unregister", cuMemHostUnregister(part));
     RC("unregister_again", cuMemHostUnregister(part), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     munmap(h, 8 * 4096);
@@ -455,7 +458,7 @@ struct list {
     uint32_t value;
 };
 
-/* Managed memory that points to managed memory means the same on both sides. */
+/* Pointers in managed memory to managed memory are valid on both sides. */
 CASE(trap_managed_pointers, CF_CTX)
 {
     CUdeviceptr out = 0, first = 0;
@@ -506,7 +509,7 @@ static void *link_and_drop(void *arg)
     return (void *)bad;
 }
 
-/* Links of several threads begin and end beside each other. */
+/* Links of several threads begin and end concurrently. */
 CASE(trap_links_of_threads, CF_CTX)
 {
     pthread_t t[4];

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* Volume and variety: full rings, large images, many objects, pools, 3D copies, per-thread forms. */
+/*
+ * Volume and variety: full rings, large images, many objects, pools, 3D copies, per-thread
+ * variants.
+ */
 #include "conform.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* More launches than any ring or queue holds; every one runs, once. */
+/* More launches than any ring or queue holds; each runs exactly once. */
 CASE(launch_many, CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -26,7 +29,7 @@ CASE(launch_many, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Records of all sizes one after another, so that each way to reach the end of a ring is met. */
+/* Records of all sizes in turn, so that every way to reach the end of a ring occurs. */
 CASE(launch_sizes, CF_CTX)
 {
     CUdeviceptr p = 0, back = 0;
@@ -72,7 +75,7 @@ CASE(stream_many, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* An image far larger than one record: the same kernels behind three megabytes of comment. */
+/* An image far larger than a record: the same kernels after three megabytes of comment. */
 CASE(module_large, CF_CTX)
 {
     size_t comment = 3u << 20, n = strlen(cf_ptx);
@@ -106,7 +109,7 @@ static void *synchroniser(void *arg)
     return (void *)(uintptr_t)cuStreamSynchronize(a[1]);
 }
 
-/* A thread that waits does not hold up the others. */
+/* A waiting thread does not block the others. */
 CASE(threads_blocked, CF_CTX)
 {
     if (cf_real())
@@ -144,7 +147,7 @@ typedef CUresult(CUDAAPI *launch_fn)(CUfunction, unsigned, unsigned, unsigned, u
 typedef CUresult(CUDAAPI *query_fn)(CUstream);
 typedef CUresult(CUDAAPI *dtoh_fn)(void *, CUdeviceptr, size_t);
 
-/* The forms of `--default-stream per-thread`: stream 0 means the thread's own stream. */
+/* The variants of `--default-stream per-thread`: stream 0 means the thread's own stream. */
 CASE(per_thread_forms, CF_CTX)
 {
     void *launch = NULL, *query = NULL, *dtoh = NULL;
@@ -318,7 +321,7 @@ CASE(stream_callback, CF_CTX)
     OK("destroy", cuStreamDestroy(s));
 }
 
-/* Much text from the device: complete, in order of the launches. */
+/* Much text from the device: complete, in the order of the launches. */
 CASE(device_printf_many, CF_CTX)
 {
     FILE *f = tmpfile();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Launches: what is refused at once, and every way to pass parameters. */
+/* Launches: immediate refusals, and all ways to pass parameters. */
 #include "conform.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ CASE(launch_limits, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* What a launch says to each attribute, off and on; the number beyond the last one is none. */
+/* Result of a launch for each attribute, off and on; the number after the last is no attribute. */
 CASE(launch_attribute_each, CF_CTX)
 {
     CUlaunchAttribute a;
@@ -66,10 +66,10 @@ CASE(launch_attribute_each, CF_CTX)
             if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION || id == 11) /* see effects.c */
                 continue;
             if (id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == 15 || id > 16)
-                want = CUDA_ERROR_INVALID_VALUE; /* of streams only, and none */
+                want = CUDA_ERROR_INVALID_VALUE; /* for streams only, and invalid */
             if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
                 id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
-                want = CUDA_ERROR_INVALID_HANDLE; /* no event */
+                want = CUDA_ERROR_INVALID_HANDLE; /* invalid event */
             if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && on)
                 want = CUDA_ERROR_NOT_SUPPORTED;
             memset(&a, 0, sizeof(a));
@@ -81,7 +81,7 @@ CASE(launch_attribute_each, CF_CTX)
             snprintf(name, sizeof(name), "%s_%u", on ? "on" : "off", id);
             CUresult r = cuLaunchKernelEx(&c, cf_func("k_nop"), NULL, NULL);
 
-            /* To a GPU's driver a stream has no nodes. */
+            /* For a GPU's driver a stream has no nodes. */
             if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
                 RC_IN(name, r, want, CUDA_ERROR_NOT_SUPPORTED);
             else
@@ -131,7 +131,7 @@ CASE(launch_extra, CF_CTX)
     memcpy(packed + 8, &n, 4);
     memcpy(packed + 12, &v, 4);
     OK("launch", cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, extra));
-    memset(packed, 0xff, sizeof(packed)); /* taken at the call */
+    memset(packed, 0xff, sizeof(packed)); /* read by the call */
     cf_true("result", cf_filled(p, 64, 77));
     NEED(cuMemFree(p));
 }
@@ -159,7 +159,7 @@ CASE(launch_params, CF_CTX)
     NEED(cuMemAlloc(&out, 4096));
     void *params[] = {&a, &b, &out, &c, &d, &e, &f};
     OK("scalars", cf_launch(cf_func("k_scalars"), 1, 1, 0, NULL, params));
-    a = 0, b = 0, c = 0, d = 0; /* taken at the call */
+    a = 0, b = 0, c = 0, d = 0; /* read by the call */
     OK("scalars_read", cuMemcpyDtoH(h, out, 48));
     memcpy(&ebits, &e, 4);
     memcpy(&bits, &f, 8);
@@ -361,7 +361,7 @@ CASE(device_diverge, CF_CTX)
     NEED(cuMemFree(out));
 }
 
-/* The operations that IEEE 754 rounds in one way are right to the last bit. */
+/* Operations with a single correctly rounded result in IEEE 754 are exact to the last bit. */
 CASE(device_float, CF_CTX)
 {
     float a[64], b[64], h[384];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The linker, stream memory operations in batches, clusters, tensor maps, prefetches of old. */
+/* The linker, batches of stream memory operations, clusters, tensor maps, old prefetch calls. */
 #include "conform.h"
 
 #include <unistd.h>
@@ -46,7 +46,7 @@ CASE(link_ptx, CF_CTX)
     OK("unload", cuModuleUnload(m));
 }
 
-/* A kernel that needs some 50 registers when it may have them. */
+/* A kernel that needs about 50 registers if allowed. */
 static void wide_kernel(char *to, size_t room)
 {
     size_t n = (size_t)snprintf(to, room,
@@ -62,7 +62,7 @@ static void wide_kernel(char *to, size_t room)
     snprintf(to + n, room - n, "st.global.f32 [%%a], %%s;\nret;\n}\n");
 }
 
-/* What was asked of the compiler about registers is seen in what the kernel says that it needs. */
+/* Register options of the compiler show in the kernel's reported registers. */
 CASE(link_registers, CF_CTX)
 {
     static char text[8192];
@@ -123,7 +123,7 @@ CASE(link_arguments, CF_CTX)
     RC("file_null", cuLinkAddFile(l, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("file_none", cuLinkAddFile(l, CU_JIT_INPUT_PTX, "/nowhere/at/all", 0, NULL, NULL),
        CUDA_ERROR_FILE_NOT_FOUND);
-    /* As driver 580 answers on an H200: nothing that is a cubin. */
+    /* Answers of driver 580 on an H200: not a cubin. */
     RC("file_cubin_none", cuLinkAddFile(l, CU_JIT_INPUT_CUBIN, "/nowhere/at/all", 0, NULL, NULL),
        CUDA_ERROR_INVALID_VALUE);
     RC("add_no_cubin", cuLinkAddData(l, CU_JIT_INPUT_CUBIN, wrong, sizeof(wrong), "x", 0, NULL, NULL),
@@ -135,8 +135,8 @@ CASE(link_arguments, CF_CTX)
     unlink(path);
     OK("file_complete", cuLinkComplete(l, &image, &size));
     OK("destroy", cuLinkDestroy(l));
-    /* An input that does not compile: the log says why, at the add or at the end. */
-    val[1] = (void *)sizeof(error); /* the first link has said how much it wrote */
+    /* An input that does not compile: the log gives the reason, at the add or at the end. */
+    val[1] = (void *)sizeof(error); /* overwritten by the first link with the length of its log */
     NEED(cuLinkCreate(2, opt, val, &l));
     CUresult a = cuLinkAddData(l, CU_JIT_INPUT_PTX, wrong, sizeof(wrong), NULL, 0, NULL, NULL);
     if (a == CUDA_SUCCESS)
@@ -146,7 +146,7 @@ CASE(link_arguments, CF_CTX)
     OK("wrong_destroy", cuLinkDestroy(l));
 }
 
-/* Two texts: each has a helper of the same name, one calls the other and reads its variable. */
+/* Two PTX texts: each has a helper of the same name, one calls the other and reads its variable. */
 CASE(link_several, CF_CTX)
 {
     static const char head[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
@@ -196,7 +196,7 @@ CASE(link_several, CF_CTX)
     cf_u64("value", got, 4210);
     NEED(cuMemFree(p));
     OK("unload", cuModuleUnload(m));
-    /* The same function twice, and a function that nobody has. */
+    /* A duplicate function, and an undefined function. */
     for (int i = 0; i < 2; i++) {
         CUresult r;
 
@@ -214,7 +214,7 @@ CASE(link_several, CF_CTX)
     }
 }
 
-/* Objects of the host and archives of them, as nvcc -dc makes them. */
+/* Host objects and archives of them, as created by nvcc -dc. */
 CASE(link_objects, CF_CTX)
 {
     static const char kernel[] =
@@ -272,7 +272,7 @@ CASE(link_context, CF_CTX)
     NEED(cuLinkCreate(0, NULL, NULL, &l));
     OK("destroy_context", cuCtxDestroy(c));
     NEED(cuCtxSetCurrent(old));
-    /* A physical GPU's driver keeps it for that. */
+    /* A physical GPU's driver keeps the link state. */
     RC_IN("destroy", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS);
 }
 
@@ -312,7 +312,7 @@ CASE(memop_batch, CF_CTX)
     cf_u64("pinned", h[1], 5);
     OK("none", cuStreamBatchMemOp(s, 0, ops, 0));
     RC("too_many", cuStreamBatchMemOp(s, 257, ops, 0), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* which crashes */
+    if (!cf_real()) /* a GPU's driver crashes */
         RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     RC("flags", cuStreamBatchMemOp(s, 1, ops + 1, 7), CUDA_ERROR_INVALID_VALUE);
     ops[1].operation = (CUstreamBatchMemOpType)77;
@@ -323,14 +323,17 @@ CASE(memop_batch, CF_CTX)
     RC("wait_not_ours", cuStreamWaitValue32(s, 0x1000, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("past", cuStreamWriteValue64(s, p + 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("write_flags", cuStreamWriteValue32(s, p, 5, 0x70), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* which crashes */
+    if (!cf_real()) /* a GPU's driver crashes */
         RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
     NEED(cuStreamDestroy(s));
     NEED(cuMemFree(p));
     NEED(cuMemFreeHost(h));
 }
 
-/* Memory that the device may only read is refused at the call, and the stream goes on; over the socket it has no address. */
+/*
+ * Memory that is read-only for the device is refused at the call, and the stream continues; over
+ * the socket it has no address.
+ */
 CASE(memop_read_only, CF_CTX)
 {
     const unsigned flags = CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
@@ -357,7 +360,10 @@ CASE(memop_read_only, CF_CTX)
     free(h);
 }
 
-/* The same batch on a stream and as a node: barriers, what is not offered, and what is read back. */
+/*
+ * The same batch on a stream and as a node: barriers, unsupported operations, and parameters read
+ * back.
+ */
 CASE(memop_params, CF_CTX)
 {
     CUDA_BATCH_MEM_OP_NODE_PARAMS node = {.count = 3}, got;
@@ -376,7 +382,7 @@ CASE(memop_params, CF_CTX)
     memset(ops, 0xee, sizeof(ops));
     ops[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     ops[0].writeValue.address = p;
-    ops[0].writeValue.value = 5; /* the upper half of value64 stays as it is */
+    ops[0].writeValue.value = 5; /* the upper half of value64 is unchanged */
     ops[0].writeValue.flags = 0;
     ops[1].operation = CU_STREAM_MEM_OP_BARRIER;
     ops[1].memoryBarrier.flags = CU_STREAM_MEMORY_BARRIER_TYPE_SYS;
@@ -398,7 +404,7 @@ CASE(memop_params, CF_CTX)
     RC("unknown_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
     ops[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
     ops[0].flushRemoteWrites.flags = 0;
-    /* The operations are read one after the other; no GPU has the flush. */
+    /* Operations are read in order; no GPU has the flush. */
     RC("unknown_behind_flush", cuStreamBatchMemOp(s, 3, ops, 0), CUDA_ERROR_NOT_SUPPORTED);
     RC("unknown_behind_flush_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_NOT_SUPPORTED);
     node.count = 257;
@@ -425,7 +431,7 @@ CASE(cluster_occupancy, CF_CTX)
 
     OK("active", cuOccupancyMaxActiveClusters(&n, f, &cfg));
     cf_true("active_value",
-            n >= (cf_real() ? 0 : 1)); /* of no clusters: a physical GPU's driver counts none */
+            n >= (cf_real() ? 0 : 1)); /* without clusters a physical GPU's driver reports 0 */
     OK("size", cuOccupancyMaxPotentialClusterSize(&n, f, &cfg));
     cf_true("size_value", n >= 1);
     RC("active_null", cuOccupancyMaxActiveClusters(NULL, f, &cfg), CUDA_ERROR_INVALID_VALUE);
@@ -436,7 +442,7 @@ CASE(cluster_occupancy, CF_CTX)
     RC("active_block", cuOccupancyMaxActiveClusters(&n, f, &cfg), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* One word a block: 100 times the blocks of its cluster, and its rank. */
+/* A word per block: 100 times the number of blocks of its cluster, plus its rank. */
 static const char cluster_text[] =
     ".version 8.0\n.target sm_90\n.address_size 64\n"
     ".visible .entry any(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\nld.param.u64 %rd1, [p];\n"
@@ -457,7 +463,10 @@ static bool in_clusters_of(CUdeviceptr p, unsigned size)
     return true;
 }
 
-/* Clusters exist from 9.0 on; a launch that cannot have them is refused at once, and runs nothing. */
+/*
+ * Clusters exist from compute capability 9.0 on; an impossible launch is refused at once, and runs
+ * nothing.
+ */
 CASE(cluster_launch, CF_CTX)
 {
     CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
@@ -503,7 +512,10 @@ CASE(cluster_launch, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* A larger cluster that the device may use instead: a multiple of the regular one that divides the grid. */
+/*
+ * A larger cluster that the device may use instead: a multiple of the regular one that divides the
+ * grid.
+ */
 CASE(cluster_preferred, CF_CTX)
 {
     CUlaunchAttribute attr[] = {
@@ -545,7 +557,7 @@ CASE(cluster_preferred, CF_CTX)
     attr[0].value.preferredClusterDim.x = 4;
     attr[0].value.preferredClusterDim.y = 2;
     RC("grid_y", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
-    /* It is nothing without the regular one. */
+    /* It is invalid without the regular one. */
     cfg.numAttrs = 1;
     attr[0].value.preferredClusterDim.y = 1;
     RC("alone", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);

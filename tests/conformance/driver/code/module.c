@@ -53,13 +53,15 @@ CASE(module_wrong_image, CF_CTX)
     memset(b, 0xa5, 4096);
     RC_IN("garbage", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX);
     RC("tile_ir", cuModuleLoadData(&m, "\177TileIR\0\15\1"), CUDA_ERROR_INVALID_IMAGE);
-    /* The second half of the payload lost. (A physical GPU's driver does not know what is wrong with it; an entry's
-     * size it does not mind.) */
+    /*
+     * The second half of the payload is lost. (A physical GPU's driver does not detect the cause,
+     * and ignores an entry's size.)
+     */
     memset(b, 0, n + 65536);
     memcpy(b, cf_fatbin, n / 2);
     RC_IN("fatbin_cut", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX,
           CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_UNKNOWN);
-    /* An entry that claims to be longer than the container. */
+    /* An entry that claims more bytes than the container has. */
     memcpy(b, cf_fatbin, n);
     memset(b + 16 + 8, 0xff, 4);
     b[16 + 11] = 0x7f;
@@ -78,7 +80,7 @@ CASE(module_wrong_image, CF_CTX)
     free(b);
 }
 
-/* Only machine code for another GPU: refused at the load, or at the latest by the launch. */
+/* Machine code for another GPU only: refused by the load, or at the latest by the launch. */
 static void sass(const char *what, const void *image)
 {
     CUmodule m = NULL;
@@ -110,8 +112,8 @@ CASE(module_sass_only, CF_CTX)
 }
 
 /*
- * An instruction that the software GPU does not have: refused by name, at the load, the launch or the
- * next synchronisation, and never a kernel that did nothing. A physical GPU simply runs it.
+ * An instruction that the software GPU does not have: refused by name, at the load, the launch or
+ * the next synchronisation, and never ignored silently. A physical GPU runs it.
  */
 CASE(module_instruction, CF_CTX | CF_UB)
 {
@@ -145,7 +147,7 @@ CASE(module_instruction, CF_CTX | CF_UB)
     OK("free", cuMemFree(p));
 }
 
-/* The same refusal first seen by something else than a context's synchronisation. */
+/* The same refusal, first seen by a call other than a context's synchronisation. */
 CASE(module_instruction_late, CF_CTX | CF_UB)
 {
     static const char text[] =
@@ -171,9 +173,9 @@ CASE(module_instruction_late, CF_CTX | CF_UB)
 }
 
 #define LARGE (300u << 10)
-#define LARGE_REAL (16u << 10) /* a physical GPU's driver compiles each kernel, for minutes */
+#define LARGE_REAL (16u << 10) /* a physical GPU's driver compiles each kernel: minutes */
 
-/* A text of LARGE bytes whose last kernel has the given body. */
+/* Returns a PTX text of LARGE bytes whose last kernel has the given body. */
 static char *large_ptx(const char *body)
 {
     static const char head[] =
@@ -188,7 +190,7 @@ static char *large_ptx(const char *body)
     return text;
 }
 
-/* An error in the last body of a large text is that of the call which takes the text. */
+/* An error in the last body of a large text is reported by the call that takes the text. */
 CASE(module_large_bad, CF_CTX)
 {
     static const char *const bodies[] = {"this is no instruction;", "add.u32 %r1, %r2, %r3;"};
@@ -205,7 +207,7 @@ CASE(module_large_bad, CF_CTX)
         RC("module", cuModuleLoadData(&m, text), CUDA_ERROR_INVALID_PTX);
         RC("module_ex", cuModuleLoadDataEx(&m, text, 2, opt, val), CUDA_ERROR_INVALID_PTX);
         cf_true("module_log", strstr(error, "line") != NULL);
-        /* A physical GPU's driver compiles a library when it is used. */
+        /* A physical GPU's driver compiles a library at its first use. */
         CUresult r = cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0);
         RC_IN("library", r, CUDA_ERROR_INVALID_PTX, cf_real() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX);
         if (r == CUDA_SUCCESS)
@@ -219,7 +221,7 @@ CASE(module_large_bad, CF_CTX)
     }
 }
 
-/* ... and a right one loads, links and runs. */
+/* ... and a valid one loads, links and runs. */
 CASE(module_large, CF_CTX)
 {
     char *text = large_ptx("ret;");
@@ -306,7 +308,7 @@ CASE(module_globals, CF_CTX)
     OK("free", cuMemFree(out));
 }
 
-/* Two loads of one image have variables of their own. */
+/* Two loads of one image have separate variables. */
 CASE(module_two, CF_CTX)
 {
     CUmodule a = NULL, b = NULL;
@@ -341,7 +343,7 @@ CASE(library, CF_CTX)
     uint32_t words = 64, from = 5;
     void *params[] = {&out, &words, &from};
 
-    /* As driver 580 answers on an H200: a table of neither functions nor data. */
+    /* Answers of driver 580 on an H200: a table with neither functions nor data. */
     CUlibraryHostUniversalFunctionAndDataTable table = {0};
     CUlibraryOption option = CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE;
     void *value = &table;
@@ -386,7 +388,10 @@ CASE(library, CF_CTX)
     OK("free", cuMemFree(out));
 }
 
-/* A kernel is looked up where no context is current: another thread of the runtime does so. Its parameters are known. */
+/*
+ * Looks a kernel up without a current context, as another thread of the runtime does. Its
+ * parameters are known.
+ */
 static void lookup_without(const char *name, CUcontext ctx)
 {
     CUlibrary lib = NULL;
@@ -428,7 +433,7 @@ CASE(library_before_context, CF_ALONE)
     cf_u64("active", (uint64_t)active, 0);
 }
 
-/* A module knows its context: a thread without one looks up what is in it. */
+/* A module knows its context: a thread without a current context can look up its symbols. */
 CASE(module_without_context, CF_CTX)
 {
     CUmodule m = cf_module();
@@ -461,7 +466,7 @@ CASE(module_without_context, CF_CTX)
     OK("sync", cuCtxSynchronize());
 }
 
-/* Newer than the toolkit's cuda.h: programs get it by name, from CUDA 13.2 on. */
+/* Newer than the toolkit's cuda.h: programs look it up by name, from CUDA 13.2 on. */
 CASE(function_param_count, CF_CTX)
 {
     CUresult (*count)(CUfunction, size_t *) = NULL;
@@ -529,7 +534,7 @@ CASE(function_attributes, CF_CTX)
     f = cf_func("k_reverse");
     NEED(cuDeviceGetAttribute(&w, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
     OK("blocks_before", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, (size_t)w));
-    cf_true("blocks_before_value", v == 0); /* more than the function may have */
+    cf_true("blocks_before_value", v == 0); /* more than the function allows */
     OK("set_dynamic", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w));
     OK("get_dynamic", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
     cf_true("dynamic_value", v == w);

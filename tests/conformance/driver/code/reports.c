@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * What public reports say about launches, functions, contexts and look-ups went wrong elsewhere, with the answers of
- * NVIDIA's manual.
+ * Failures of other implementations in launches, functions, contexts and look-ups, from public
+ * reports, with the answers of NVIDIA's manual.
  */
 #include "conform.h"
 
 #include <dlfcn.h>
 
-/* More shared memory than 48 KiB is asked for first, and no more than the device offers. */
+/* More than 48 KiB of shared memory must be requested first, up to the device's maximum. */
 CASE(report_dynamic_shared, CF_CTX)
 {
     CUfunction f = cf_func("k_reverse");
@@ -38,7 +38,10 @@ CASE(report_dynamic_shared, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* A cooperative grid that cannot be resident has an error of its own, by both calls, and breaks nothing. */
+/*
+ * A cooperative grid that cannot be resident has its own error, from both calls, and no further
+ * effect.
+ */
 CASE(report_cooperative_too_large, CF_CTX)
 {
     CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
@@ -71,7 +74,10 @@ static void *by_version(const char *name, int version, cuuint64_t flags, CUdrive
     return cuGetProcAddress(name, &fn, version, flags, how) == CUDA_SUCCESS ? fn : NULL;
 }
 
-/* The version that is asked for decides which function a name is; too old a version is told from no such name. */
+/*
+ * The requested version selects the function of a name; a version too old and an unknown name give
+ * different results.
+ */
 CASE(report_proc_address, CF_CTX)
 {
     static const struct {
@@ -111,7 +117,7 @@ CASE(report_proc_address, CF_CTX)
     RC("flags", cuGetProcAddress("cuInit", &fn, 13000, 1u << 7, &how), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Flags of contexts: scheduling is one of them, not several; the primary context tells its own. */
+/* Flags of contexts: a single scheduling flag is set; the primary context returns its own. */
 CASE(report_context_flags, CF_CTX)
 {
     CUcontext ctx = NULL, first = NULL;
@@ -134,7 +140,7 @@ CASE(report_context_flags, CF_CTX)
     cf_u64("active", (unsigned)active, 1);
 }
 
-/* The count of the primary context: the second release ends it, and what was in it. */
+/* Reference count of the primary context: the second release ends it, and all its objects. */
 CASE(report_primary_count, CF_ALONE)
 {
     CUcontext a = NULL, b = NULL;
@@ -159,7 +165,7 @@ CASE(report_primary_count, CF_ALONE)
     cf_true("memory_gone", cuMemsetD8(p, 0, 64) != CUDA_SUCCESS);
 }
 
-/* A kernel of a library in two contexts: one handle, a function for each. */
+/* A kernel of a library in two contexts: one handle, a function per context. */
 CASE(report_library_contexts, CF_CTX)
 {
     CUcontext first = NULL, second = NULL;
@@ -192,7 +198,7 @@ CASE(report_library_contexts, CF_CTX)
         RC("unloaded", cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* A refused launch is its own answer and no later call's. */
+/* A refused launch is reported by its own call and no later call. */
 CASE(report_refused_launch, CF_CTX)
 {
     CUfunction f = cf_func("k_nop");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts of PTX that NVIDIA's ptxas refuses, and near ones that it takes. */
+/* PTX texts that NVIDIA's ptxas refuses, and similar ones that it accepts. */
 #include "../conform.h"
 
 #define HEAD(target) ".version 8.0\n.target " target "\n.address_size 64\n"
@@ -128,7 +128,7 @@ CASE(text_wide_bits, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Distances of shifts count modulo 64. */
+/* Shift distances are modulo 64. */
 CASE(text_shift, CF_CTX)
 {
     static const char text[] = HEAD("sm_75") ".visible .global .u64 x[4] = {1<<64, 1<<-1, 8>>65, -8>>65};\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Contexts: the primary context's life, the stack of a thread, other threads. */
+/* Contexts: life of the primary context, the stack of a thread, other threads. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -56,7 +56,7 @@ CASE(ctx_reset_frees, CF_ALONE)
     OK("reset", cuDevicePrimaryCtxReset(0));
     OK("retain", cuDevicePrimaryCtxRetain(&c, 0));
     OK("set", cuCtxSetCurrent(c));
-    /* cuFFT keeps tables in device memory by the id of the context. */
+    /* cuFFT caches tables in device memory by the id of the context. */
     OK("id", cuCtxGetId(c, &second));
     cf_true("id_is_new", first != second);
     RC("old_memory", cuMemsetD8(p, 0, 16), CUDA_ERROR_INVALID_VALUE);
@@ -71,7 +71,10 @@ CASE(ctx_reset_frees, CF_ALONE)
     cf_true("id_3_is_new", third != first && third != second);
 }
 
-/* Small copies and their waits may be answered ahead of the device: nothing of that outlives the context. */
+/*
+ * Small copies and their waits may be answered ahead of the device: no such state outlives the
+ * context.
+ */
 CASE(ctx_reset_waits, CF_ALONE)
 {
     CUcontext c = NULL;
@@ -101,8 +104,8 @@ CASE(ctx_reset_waits, CF_ALONE)
 }
 
 /*
- * What ends an object needs no current context: the driver finds the object's own. Numba's finalizers and FFmpeg's
- * filters rely on that.
+ * Calls that destroy an object need no current context: the driver finds the context of the object.
+ * Numba's finalizers and FFmpeg's filters rely on that.
  */
 CASE(ctx_end_without, CF_CTX)
 {
@@ -188,7 +191,7 @@ CASE(ctx_limits, CF_CTX)
     OK("heap", cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
     OK("heap_set", cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 2 * v));
     OK("heap_again", cuCtxGetLimit(&now, CU_LIMIT_MALLOC_HEAP_SIZE));
-    cf_true("heap_changed", now >= 2 * v); /* what has been asked before is not what is now */
+    cf_true("heap_changed", now >= 2 * v); /* earlier answers are not cached */
     RC_IN("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
     RC_IN("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT,
@@ -219,7 +222,7 @@ static void *other_thread(void *arg)
     return NULL;
 }
 
-/* A new thread has no current context: the one of another thread is not inherited. */
+/* A new thread has no current context and does not inherit that of another thread. */
 CASE(ctx_thread, CF_CTX)
 {
     struct other o = {0};
@@ -290,7 +293,7 @@ CASE(ctx_threads_share, CF_CTX)
     cf_u64("bad", bad, 0);
 }
 
-/* Settings of the context are refused while a stream captures, and the capture is lost. */
+/* Settings of the context are refused while a stream captures, and the capture is invalidated. */
 CASE(ctx_settings_captured, CF_CTX)
 {
     static const CUstreamCaptureMode modes[] = {

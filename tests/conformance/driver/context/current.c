@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls that name a context, their own or another: the current one and those below it stay. */
+/*
+ * Calls that name a context, their own or another: the current context and the stack below it are
+ * unchanged.
+ */
 #include "conform.h"
 
 static CUevent event_of_other;
@@ -77,7 +80,7 @@ static CUresult enable_peer(CUcontext c)
 
     if (r == CUDA_SUCCESS)
         cuCtxDisablePeerAccess(c);
-    return CUDA_SUCCESS; /* whether it is refused says devices.c */
+    return CUDA_SUCCESS; /* devices.c checks whether it is refused */
 }
 
 static const struct {

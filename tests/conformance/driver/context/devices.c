@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Two devices in one process: who may touch what (CF_TWO; run.sh gives the software GPU two). */
+/*
+ * Two devices in one process: access rights between them (CF_TWO; run.sh gives the software GPU
+ * two).
+ */
 #include "conform.h"
 
 static CUcontext contexts[2];
@@ -15,7 +18,7 @@ static void start(void)
 static void on(int device)
 {
     NEED(cuCtxSetCurrent(contexts[device]));
-    cf_module_forget(); /* each context has a module of its own */
+    cf_module_forget(); /* each context has its own module */
 }
 
 static CUmemAccessDesc allow(int device, CUmemAccess_flags flags)
@@ -23,7 +26,7 @@ static CUmemAccessDesc allow(int device, CUmemAccess_flags flags)
     return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = flags};
 }
 
-/* One granule of device 0's memory, mapped, with access for nobody. */
+/* Maps a granule of device 0's memory, without access rights. */
 static CUdeviceptr map(size_t *size)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -48,7 +51,7 @@ static void access_is(const char *check, CUdeviceptr p, int device, unsigned wan
     cf_u64(check, flags, want);
 }
 
-/* Host memory is of the device whose context was current. */
+/* Host memory belongs to the device whose context was current. */
 CASE(devices_host_memory, CF_ALONE | CF_TWO)
 {
     int device = 99;
@@ -82,7 +85,7 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     access_is("both_1", p, 1, ro);
     OK("fill_0", cf_fill(p, 1000, 3, NULL));
     cf_true("filled_0", cf_filled(p, 1000, 3));
-    /* The second device reads; what it is not named in stays as it was. */
+    /* The second device may read; memory not named for it is unchanged. */
     on(1);
     NEED(cuMemAlloc(&q, 4096));
     OK("copy_read", cuMemcpyDtoD(q, p, 4000));
@@ -97,17 +100,17 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     OK("taken", cuMemSetAccess(p, g, &one, 1));
     access_is("taken_0", p, 0, rw);
     access_is("taken_1", p, 1, no);
-    /* Between contexts each device reaches its own side. */
+    /* Between contexts each device accesses its own side. */
     OK("peer", cuMemcpyPeer(q, contexts[1], p, contexts[0], 4000));
     OK("sync", cuCtxSynchronize());
     cf_true("peer_value", cf_filled(q, 1000, 5));
     OK("fill_denied", cf_fill(p, 1000, 7, NULL));
     RC("fill_denied_sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
-    on(0); /* the other device knows nothing of it */
+    on(0); /* the other device is not affected */
     cf_true("unharmed", cf_filled(p, 1000, 5));
 }
 
-/* What the second device does to memory that it only may read. */
+/* Operations of the second device on memory that it may only read. */
 static void denied(CUresult (*work)(CUdeviceptr p, CUdeviceptr q))
 {
     CUmemAccessDesc both[2] = {allow(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
@@ -205,7 +208,7 @@ CASE(devices_pool_access, CF_ALONE | CF_TWO)
     on(1);
     OK("get_2", cuMemPoolGetAccess(&flags, pool, &l));
     cf_u64("get_2_value", flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    OK("fill_before", cf_fill(before, 1000, 1, NULL)); /* it is for what was there already, too */
+    OK("fill_before", cf_fill(before, 1000, 1, NULL)); /* also applies to existing memory */
     cf_true("filled_before", cf_filled(before, 1000, 1));
     OK("fill_after", cf_fill(after, 1000, 2, NULL));
     cf_true("filled_after", cf_filled(after, 1000, 2));
@@ -223,7 +226,7 @@ CASE(devices_pool_access, CF_ALONE | CF_TWO)
     OK("sync_2", cuCtxSynchronize());
 }
 
-/* A graph's memory is for its own device and for those that the node names. */
+/* A graph's memory is accessible to its own device and to the devices named by the node. */
 static CUdeviceptr graph_memory(const CUmemAccessDesc *access, size_t n, CUgraphExec *exec)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,

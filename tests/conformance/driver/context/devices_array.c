@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Arrays of two devices: copy nodes into them with the context of either, also after a reset of one. */
+/*
+ * Arrays of two devices: copy nodes into them with the context of either, also after a reset of one
+ * device.
+ */
 #include "conform.h"
 
 #define WIDTH 64u
@@ -10,7 +13,7 @@ static CUcontext contexts[2];
 static CUarray arrays[2];
 static uint32_t *in;
 
-/* The pinned memory is of the device that stays. */
+/* The pinned memory belongs to the device that is not reset. */
 static void start(int stays)
 {
     const CUDA_ARRAY3D_DESCRIPTOR d = {WIDTH, HEIGHT, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0};
@@ -56,7 +59,10 @@ static bool holds(int array, const uint32_t *want)
     return cuMemcpy2D(&down) == CUDA_SUCCESS && memcmp(out, want, BYTES) == 0;
 }
 
-/* A node into that device's array, by the context of either, and what is there after a launch. */
+/*
+ * Adds a node that copies into that device's array, with either context, and checks the result of a
+ * launch.
+ */
 static void fill(const char *check, int array, int context, unsigned seed)
 {
     CUgraphExec x = NULL;
@@ -86,7 +92,7 @@ CASE(devices_array_nodes, CF_ALONE | CF_TWO)
     }
 }
 
-/* The arrays of a device end with its context; those of the other one are as they were. */
+/* The arrays of a device end with its context; those of the other device are unchanged. */
 static void reset(int device)
 {
     CUgraph g = NULL;

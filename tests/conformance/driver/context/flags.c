@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Context flags: every query returns what every setter set, for each flag alone and all together. */
+/*
+ * Context flags: every query returns the value of every setter, for each flag alone and all
+ * together.
+ */
 #include "conform.h"
 
 static const unsigned sched[] = {CU_CTX_SCHED_AUTO, CU_CTX_SCHED_SPIN, CU_CTX_SCHED_YIELD,
@@ -18,7 +21,10 @@ static unsigned nth(unsigned i)
     return sched[i % 4] | others[i / 4];
 }
 
-/* Whether cuCtxGetFlags says these. Memory can always be mapped, whether it says so or not. */
+/*
+ * True if cuCtxGetFlags returns these. Mapping of memory is always possible, whether reported or
+ * not.
+ */
 static bool current_has(unsigned flags)
 {
     unsigned got = 0;

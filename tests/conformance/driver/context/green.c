@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Multiprocessors as a resource, and green contexts that have some of them. */
+/* Multiprocessors as a resource, and green contexts that own some of them. */
 #include "conform.h"
 
 #define SM CU_DEV_RESOURCE_TYPE_SM
@@ -15,7 +15,7 @@ static CUdevResource all_sms(void)
     return r;
 }
 
-/* A green context with some of the device's multiprocessors: the smallest group there can be. */
+/* Creates a green context with the smallest possible group of multiprocessors. */
 static CUgreenCtx green_new(CUdevResource *part)
 {
     CUdevResource all = all_sms(), one;
@@ -63,7 +63,10 @@ CASE(green_resource, CF_CTX)
     cf_true("of_context_count", again.sm.smCount == r.sm.smCount);
 }
 
-/* Memory freed in the default stream of a green context is not taken in that of the primary one: neither waits for the other. */
+/*
+ * Memory freed in the default stream of a green context is not reused in that of the primary
+ * context: neither stream waits for the other.
+ */
 CASE(green_pool, CF_CTX)
 {
     CUgreenCtx g = green_new(NULL);
@@ -119,7 +122,7 @@ CASE(green_split, CF_CTX)
     n = 1;
     RC("null", cuDevSmResourceSplitByCount(part, NULL, &all, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
     RC("input_null", cuDevSmResourceSplitByCount(part, &n, NULL, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
-    OK("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1)); /* not known, not minded */
+    OK("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1)); /* ignored */
     RC("type", cuDevSmResourceSplitByCount(part, &n, &zero, NULL, 0, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     n = 1;
     OK("part", cuDevSmResourceSplitByCount(part, &n, &all, NULL, FINE, 1));
@@ -129,7 +132,7 @@ CASE(green_split, CF_CTX)
     whole = 0;
     OK("how_many_fine", cuDevSmResourceSplitByCount(NULL, &whole, &all, NULL, FINE, 1));
     if (whole < 2)
-        return; /* one group is all there is */
+        return; /* there is only a single group */
     n = 2;
     OK("two", cuDevSmResourceSplitByCount(part, &n, &all, NULL, FINE, 1));
     cf_u64("two_groups", n, 2);
@@ -144,7 +147,7 @@ CASE(green_describe, CF_CTX)
 
     RC("null", cuDevResourceGenerateDesc(NULL, &all, 1), CUDA_ERROR_INVALID_VALUE);
     RC("resources_null", cuDevResourceGenerateDesc(&d, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* a physical GPU's driver reads one all the same */
+    if (!cf_real()) /* a physical GPU's driver reads a group all the same */
         RC("none", cuDevResourceGenerateDesc(&d, &all, 0), CUDA_ERROR_INVALID_VALUE);
     RC("type", cuDevResourceGenerateDesc(&d, &zero, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     OK("all", cuDevResourceGenerateDesc(&d, &all, 1));
@@ -160,7 +163,7 @@ CASE(green_describe, CF_CTX)
     RC("different_splits", cuDevResourceGenerateDesc(&d, a, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
 }
 
-/* Made up: a driver follows the pointers in it. */
+/* Forged: a driver dereferences the pointers in it. */
 CASE(green_forged, CF_CTX | CF_UB)
 {
     CUdevResource all = all_sms(), r, part;
@@ -238,7 +241,7 @@ CASE(green_create, CF_CTX | CF_UB)
     NEED(cuEventDestroy(e));
 }
 
-/* Memory, modules and events are those of the primary context; streams are its own. */
+/* Memory, modules and events belong to the primary context; streams to the green context. */
 CASE(green_current, CF_CTX)
 {
     unsigned long long id = 0, now_id = 0, ctx_id = 0;
@@ -298,7 +301,10 @@ CASE(green_current, CF_CTX)
     NEED(cuStreamDestroy(plain));
 }
 
-/* Blocks run where the green context may: as many places as it has, and no more of them at once. */
+/*
+ * Blocks run only on multiprocessors of the green context, on all of them and at most that many at
+ * once.
+ */
 CASE(green_where, CF_CTX)
 {
     CUdevResource all = all_sms(), part;
@@ -344,7 +350,7 @@ CASE(green_where, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* Events of all that a green context does, and of all that the primary one does. */
+/* Events recorded for a whole green context, and for the whole primary context. */
 CASE(green_event, CF_CTX)
 {
     CUgreenCtx g = green_new(NULL), h = green_new(NULL);
@@ -394,7 +400,10 @@ CASE(green_event, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* Its default stream and its blocking streams are each other's, not those of the primary context. */
+/*
+ * The default stream of a green context synchronises with its blocking streams, not with those of
+ * the primary context.
+ */
 CASE(green_default_stream, CF_CTX | CF_UB)
 {
     CUgreenCtx g = green_new(NULL);
@@ -468,7 +477,7 @@ CASE(green_graph, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* Its streams are there in name only. */
+/* Streams of a destroyed green context are left as handles only. */
 CASE(green_destroyed, CF_CTX | CF_UB)
 {
     CUgreenCtx g = green_new(NULL), of = NULL;
@@ -496,7 +505,7 @@ CASE(green_destroyed, CF_CTX | CF_UB)
     NEED(cuMemFree(p));
 }
 
-/* It keeps the primary context; a reset does not ask. */
+/* A green context retains the primary context, but a reset ignores that. */
 CASE(green_primary, CF_ALONE | CF_UB)
 {
     CUcontext primary = NULL, c;

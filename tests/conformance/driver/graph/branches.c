@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Branches of graphs that wait for each other. Each waits without a limit of its own: run one after the
- * other they would never end, and the case's time limit (CONFORM_LIMIT) ends it.
+ * Branches of graphs that wait for each other, without a limit: run in sequence they would never
+ * end, and the case's time limit (CONFORM_LIMIT) ends the case.
  */
 #include "graph/graph.h"
 
@@ -19,7 +19,7 @@ static CUgraphNode add(CUgraph g, const CUgraphNode *after, unsigned n, const ch
     return node;
 }
 
-/* Waits until *flag is not zero, then *out = *flag. */
+/* Adds a node that waits until *flag is not zero, then sets *out = *flag. */
 static CUgraphNode add_wait(CUgraph g, const CUgraphNode *after, CUdeviceptr flag, CUdeviceptr out)
 {
     unsigned no_limit = 0;
@@ -28,7 +28,7 @@ static CUgraphNode add_wait(CUgraph g, const CUgraphNode *after, CUdeviceptr fla
     return add(g, after, after ? 1 : 0, "k_wait", params);
 }
 
-/* *p = v, or with a kernel *p += v */
+/* Adds a node that sets *p = v, or with a kernel *p += v. */
 static CUgraphNode add_set(CUgraph g, const CUgraphNode *after, CUdeviceptr p, unsigned v)
 {
     CUDA_MEMSET_NODE_PARAMS set = {.dst = p, .value = v, .elementSize = 4, .width = 1, .height = 1};
@@ -64,7 +64,7 @@ CASE(gbranch_kernels, CF_CTX)
     CUgraphNode begin = add_set(g, NULL, p, 0);
     CUgraphNode wait = add_wait(g, &begin, p, p + 4);
     add_plus(g, &wait, p + 4, 10);
-    CUgraphNode other = add_plus(g, &begin, p + 8, 1); /* made later, so a chain would run it later */
+    CUgraphNode other = add_plus(g, &begin, p + 8, 1); /* a chain would run it later */
     add_set(g, &other, p, 5);
     OK("run", run(g, s, 3));
     cf_u64("waited", word(p + 4), 15);
@@ -72,7 +72,7 @@ CASE(gbranch_kernels, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* The first of many waits for the second, that for the third, and so on. */
+/* Each of many waits for the next. */
 CASE(gbranch_many, CF_CTX)
 {
     const unsigned n = cf_real() ? 2 : BRANCHES; /* a GPU runs only some branches at once */
@@ -122,7 +122,7 @@ CASE(gbranch_stream_memory, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* One child graph waits for what another does. */
+/* A child graph waits for another. */
 CASE(gbranch_children, CF_CTX)
 {
     CUgraph g = NULL, waits = NULL, sets = NULL;
@@ -181,7 +181,7 @@ CASE(gbranch_body, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* Two streams that were captured. */
+/* Two captured streams. */
 CASE(gbranch_capture, CF_CTX)
 {
     CUstream s = new_stream(), t = new_stream();
@@ -244,7 +244,7 @@ CASE(gbranch_host, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* Memory that two branches have at the same time, and that each frees. */
+/* Two branches use allocations of the graph at the same time, each with a free node. */
 CASE(gbranch_memory, CF_CTX)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS a[2] = {{.bytesize = 4096}, {.bytesize = 4096}};
@@ -282,7 +282,7 @@ CASE(gbranch_memory, CF_CTX)
     cf_u64("none_left", high, 0);
 }
 
-/* Whatever runs first: a graph without races has one result. */
+/* A graph without races has one result in any order of execution. */
 CASE(gbranch_result, CF_CTX)
 {
     CUdeviceptr p = words(4 * N);

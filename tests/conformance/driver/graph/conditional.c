@@ -107,7 +107,7 @@ CASE(gcond_params, CF_CTX)
     RC("handle_twice", cuGraphAddNode(&other, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
     RC("set", cuGraphNodeSetParams(node, &p), CUDA_ERROR_NOT_SUPPORTED);
     CUDA_HOST_NODE_PARAMS host = {(CUhostFn)abort, NULL};
-    OK("body_host", cuGraphAddHostNode(&other, body, NULL, 0, &host)); /* refused when instantiated */
+    OK("body_host", cuGraphAddHostNode(&other, body, NULL, 0, &host)); /* instantiation fails */
     RC("instantiate_host", cuGraphInstantiate(&x, g, 0), CUDA_ERROR_INVALID_VALUE);
     OK("body_host_end", cuGraphDestroyNode(other));
     OK("body_empty", cuGraphAddEmptyNode(&other, body, NULL, 0));
@@ -185,7 +185,7 @@ CASE(gcond_if_device, CF_CTX)
     OK("launch", cuGraphLaunch(x, s));
     OK("sync", cuStreamSynchronize(s));
     cf_true("taken", word(p) == 1 && word(p + 4) == 0);
-    v = 0; /* the same graph with another number */
+    v = 0; /* the same graph with another value */
     CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func("k_condition"),
                                  .gridDimX = 1,
                                  .gridDimY = 1,
@@ -271,7 +271,7 @@ CASE(gcond_switch, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* A loop in a loop, and a body that is captured. */
+/* A loop in a loop, and a captured body. */
 CASE(gcond_nested, CF_CTX)
 {
     CUgraphConditionalHandle outer = 0, inner = 0;
@@ -314,7 +314,7 @@ CASE(gcond_nested, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* The graph of a node that has one. */
+/* Graph i of a conditional node. */
 static CUgraph body_of(CUgraphNodeParams *p, unsigned i)
 {
     return p->conditional.phGraph_out ? p->conditional.phGraph_out[i] : NULL;
@@ -326,7 +326,7 @@ static size_t nodes_of(CUgraph g)
     return cuGraphGetNodes(g, NULL, &n) == CUDA_SUCCESS ? n : 99;
 }
 
-/* Errors of the call that adds a node are that call's, whatever was added before it. */
+/* The call that adds a node returns its own errors, regardless of nodes added before. */
 CASE(gcond_built, CF_CTX)
 {
     CUgraphConditionalHandle h[4] = {0};
@@ -359,14 +359,14 @@ CASE(gcond_built, CF_CTX)
                                  body_of(&p, 2) != inner && body_of(&p, 2) != NULL);
     OK("second_empty", cuGraphAddEmptyNode(&out, body_of(&p, 2), NULL, 0));
     cf_u64("second_nodes", nodes_of(body_of(&p, 2)), 1);
-    /* In a node's graph, with a number of the graph around it, which is then used there as well. */
+    /* In a node's graph, with a handle of the enclosing graph, which then uses it as well. */
     p = conditional(h[2], CU_GRAPH_COND_TYPE_WHILE, 1);
     OK("inner", cuGraphAddNode(&node[2], inner, NULL, NULL, 0, &p));
     OK("inner_empty", cuGraphAddEmptyNode(&out, body_of(&p, 0), NULL, 0));
     p = conditional(h[2], CU_GRAPH_COND_TYPE_WHILE, 1);
     RC("inner_again", cuGraphAddNode(&out, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
     RC("instantiate_unused", cuGraphInstantiate(&x, g, 0), CUDA_ERROR_INVALID_VALUE);
-    /* More graphs than are named at once. */
+    /* More graphs than are named in one call. */
     p = conditional(h[3], CU_GRAPH_COND_TYPE_SWITCH, 257);
     OK("many", cuGraphAddNode(&node[3], g, &node[1], NULL, 1, &p));
     cf_true("many_bodies", body_of(&p, 0) != body_of(&p, 256) && body_of(&p, 256) != NULL);
@@ -380,7 +380,7 @@ CASE(gcond_built, CF_CTX)
     cf_true("inner_ended", cuGraphAddEmptyNode(&out, inner, NULL, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Numbers, nodes and their graphs end with the graph, and new ones take their places. */
+/* Handles, nodes and their graphs end with the graph, and new ones reuse their slots. */
 CASE(gcond_again, CF_CTX)
 {
     for (unsigned i = 0; i < 50; i++) {
@@ -407,7 +407,7 @@ CASE(gcond_again, CF_CTX)
     OK("synchronize", cuCtxSynchronize());
 }
 
-/* A node runs in the context of its number; a context that has ended is none. */
+/* A node runs in the context of its handle; an ended context is invalid. */
 CASE(gcond_context, CF_CTX)
 {
     CUgraphConditionalHandle h = 0, gone = 0;

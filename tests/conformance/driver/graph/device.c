@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Graphs that kernels launch: fire and forget, tail and sibling launches. */
+/* Graphs launched by kernels: fire and forget, tail and sibling launches. */
 #include "conform.h"
 
 #define TAIL (1ull << 56)
@@ -29,7 +29,7 @@ static CUgraph new_graph(void)
     return g;
 }
 
-/* A node after `after`, or a first one. */
+/* Adds a node after `after`, or a root node. */
 static CUgraphNode add(CUgraph g, CUgraphNode after, const char *name, void **params)
 {
     CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name),
@@ -122,7 +122,10 @@ CASE(gdevice_params, CF_CTX)
     OK("destroy_empty", cuGraphDestroy(empty));
 }
 
-/* From the host such a graph is one like any other; a kernel outside of graphs launches none. */
+/*
+ * From the host such a graph can be launched like any other; a kernel outside of graphs launches
+ * none.
+ */
 CASE(gdevice_host, CF_CTX)
 {
     CUstream s = new_stream();
@@ -152,7 +155,10 @@ CASE(gdevice_host, CF_CTX)
     OK("destroy", cuGraphDestroy(g));
 }
 
-/* The launcher's tail waits for what it forgot; the second launch of one graph is one too many. */
+/*
+ * The launcher's tail waits for its fire-and-forget launches; a second launch of the same graph
+ * fails.
+ */
 CASE(gdevice_modes, CF_CTX)
 {
     CUstream s = new_stream();
@@ -171,17 +177,17 @@ CASE(gdevice_modes, CF_CTX)
     n = launcher(g, NULL, t, TAIL, 1, result + 8);
     n = launcher(g, n, c, FORGET, 2, result);
     note(g, n, order, 1);
-    OK("instantiate", cuGraphInstantiate(&x, g, 0)); /* itself from the host only */
+    OK("instantiate", cuGraphInstantiate(&x, g, 0)); /* launches itself from the host only */
     OK("launch", cuGraphLaunch(x, s));
     OK("sync", cuStreamSynchronize(s));
     cf_u64("first", word(result), 0);
-    cf_u64("second", word(result + 4), 1); /* still to run */
+    cf_u64("second", word(result + 4), 1); /* still pending */
     cf_u64("tail", word(result + 8), 0);
     cf_u64("tail_of_tail", word(result + 16), 0);
     unsigned v[8] = {0};
     NEED(cuMemcpyDtoH(v, order, sizeof(v)));
     cf_u64("count", v[0], 4);
-    cf_true("before_tail", v[1] + v[2] == 11); /* at the same time: in either order */
+    cf_true("before_tail", v[1] + v[2] == 11); /* concurrently, in either order */
     cf_true("tails", v[3] == 20 && v[4] == 30);
     OK("again", cuGraphLaunch(x, s));
     OK("again_sync", cuStreamSynchronize(s));
@@ -189,7 +195,7 @@ CASE(gdevice_modes, CF_CTX)
     NEED(cuGraphExecDestroy(c));
     /* Undefined on a GPU. */
     if (!cf_real()) {
-        OK("gone", cuGraphLaunch(x, s)); /* the kernel names a graph that is not there any more */
+        OK("gone", cuGraphLaunch(x, s)); /* the kernel names a destroyed graph */
         OK("gone_sync", cuStreamSynchronize(s));
         cf_u64("gone_result", word(result), 1);
         cf_u64("gone_count", word(order), 11);
@@ -198,7 +204,7 @@ CASE(gdevice_modes, CF_CTX)
     destroy_graphs(4, (CUgraph[]){child, last, next, g});
 }
 
-/* A sibling does not belong to its launcher: that one's tail does not wait for it. */
+/* A sibling is independent of its launcher, whose tail does not wait for it. */
 CASE(gdevice_sibling, CF_CTX)
 {
     CUstream s = new_stream();
@@ -216,7 +222,7 @@ CASE(gdevice_sibling, CF_CTX)
     m = ready(middle, DEVICE, s);
     n = launcher(g, NULL, m, FORGET, 1, result + 4);
     n = launcher(g, n, l, TAIL, 1, result + 8);
-    launcher(g, n, l, 0, 1, result + 12); /* no stream of the device's own */
+    launcher(g, n, l, 0, 1, result + 12); /* not a stream of the device */
     OK("instantiate", cuGraphInstantiate(&x, g, 0));
     OK("launch", cuGraphLaunch(x, s));
     OK("sync", cuStreamSynchronize(s));
@@ -227,12 +233,12 @@ CASE(gdevice_sibling, CF_CTX)
     for (unsigned i = 1; i < 3; i++)
         sum += v[i];
     cf_u64("all", sum, 40);
-    cf_u64("tail_last", v[2], 30); /* it waits for the graph that launched it, of which c is a child */
+    cf_u64("tail_last", v[2], 30); /* waits for its launching graph, whose child c is */
     OK("exec_destroy", cuGraphExecDestroy(x));
     destroy_graphs(4, (CUgraph[]){child, last, middle, g});
 }
 
-/* A graph that goes on until it has counted down; and how many launches may wait. */
+/* A graph that relaunches itself for a number of times; and the maximum of pending launches. */
 CASE(gdevice_self, CF_CTX)
 {
     CUstream s = new_stream();
@@ -257,7 +263,7 @@ CASE(gdevice_self, CF_CTX)
     NEED(cuMemcpyDtoH(&id, self, 8));
     cf_true("self", id == (uint64_t)(uintptr_t)x);
 
-    /* One that is not uploaded; then 130 graphs, of which 120 may be forgotten. */
+    /* A graph without upload; then 130 graphs, of which 120 may be launched by fire and forget. */
     CUgraph one = new_graph();
     CUgraphExec e[130] = {NULL};
     add(one, NULL, "k_add", count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Nodes of graphs that signal external semaphores or wait for them; see stream/extsem.c. */
+/* Graph nodes that signal external semaphores or wait for them; see stream/extsem.c. */
 #include "stream/other_api.h"
 
 #define N 1000u
@@ -64,7 +64,7 @@ static void line_end(struct line *l)
     NEED(cuMemFree(l->p));
 }
 
-/* Launches; the graph stops at its wait until the other API raises `in`. */
+/* Launches; the graph blocks at its wait until the other API raises `in`. */
 static bool runs(struct line *l, CUgraphExec x, CUstream s, uint64_t value)
 {
     uint64_t before = cf_sem_value(&l->out);
@@ -106,7 +106,7 @@ CASE(gextsem_nodes, CF_CTX | CF_UB)
     RC("enable", cuGraphNodeSetEnabled(x, l.waits, 0), CUDA_ERROR_INVALID_VALUE);
     RC("enabled", cuGraphNodeGetEnabled(x, l.waits, &on), CUDA_ERROR_INVALID_VALUE);
     cf_true("runs", runs(&l, x, s, 1));
-    OK("again", cuGraphLaunch(x, s)); /* the counter is there already */
+    OK("again", cuGraphLaunch(x, s)); /* the counter has this value already */
     OK("again_sync", cuStreamSynchronize(s));
     OK("clone", cuGraphClone(&clone, l.g));
     OK("find", cuGraphNodeFindInClone(&found, l.waits, clone));
@@ -176,7 +176,7 @@ CASE(gextsem_refused, CF_CTX | CF_UB)
     line_end(&l);
 }
 
-/* The calls that take a node of any type. */
+/* Calls that take a node of any type. */
 CASE(gextsem_any, CF_CTX | CF_UB)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL};

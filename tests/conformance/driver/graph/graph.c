@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Graphs that are built call by call. */
+/* Graphs built call by call. */
 #include "graph/graph.h"
 
 #include <unistd.h>
@@ -68,7 +68,7 @@ CASE(graph_build, CF_CTX)
     NEED(cuMemcpyDtoH(word, q, 16));
     cf_true("second", word[0] == 7 && word[1] == 9 && word[2] == 9 && word[3] == 10);
     OK("destroy_node", cuGraphDestroyNode(e));
-    if (!cf_real()) /* whose driver reads what a dead handle points to */
+    if (!cf_real()) /* a GPU's driver dereferences the dead handle */
         RC("destroy_node_twice", cuGraphDestroyNode(e), CUDA_ERROR_INVALID_VALUE);
     count = 8;
     OK("nodes", cuGraphGetNodes(g, list, &count));
@@ -117,7 +117,7 @@ CASE(graph_edges, CF_CTX)
     OK("clone_destroy", cuGraphDestroy(clone));
     RC("clone_after", cuGraphGetNodes(clone, NULL, &count), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(g));
-    if (!cf_real()) /* whose driver reads what a dead handle points to */
+    if (!cf_real()) /* a GPU's driver dereferences the dead handle */
         RC("node_after", cuGraphDestroyNode(n[0]), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(other));
 }
@@ -240,7 +240,7 @@ CASE(graph_user_object, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* Many operations behind a host function: its end must come through all the same. */
+/* Many operations after a host function: the completion of the function must still be delivered. */
 static struct late {
     int open, issued;
 } late;
@@ -250,7 +250,7 @@ static void CUDA_CB wait_open(void *p)
     struct late *l = p;
     int seen = -1;
 
-    /* Opens when all was issued, or when issuing has come to a halt. */
+    /* Opens when all was issued, or when issuing has stalled. */
     while (!__atomic_load_n(&l->open, __ATOMIC_SEQ_CST)) {
         int now = __atomic_load_n(&l->issued, __ATOMIC_SEQ_CST);
 
@@ -352,7 +352,7 @@ static void in_dot(void *unused)
     (void)unused;
 }
 
-/* A text without its numbers and addresses, as a number. */
+/* Hash of a text without its numbers and addresses. */
 static uint64_t dot_form(const char *text)
 {
     uint64_t form = 1469598103934665603u;
@@ -375,7 +375,7 @@ static uint64_t dot_form(const char *text)
     return form;
 }
 
-/* A picture of nodes of many types, with every detail, and of the graphs that nodes hold. */
+/* A DOT file of nodes of many types, with all details, and of the graphs contained in nodes. */
 CASE(graph_dot, CF_CTX)
 {
     char path[] = "/tmp/conform-dot-XXXXXX", text[8192] = "";
@@ -426,7 +426,7 @@ CASE(graph_dot, CF_CTX)
     unlink(path);
     cf_true("digraph", strncmp(text, "digraph dot {", 13) == 0);
     cf_true("edges", strstr(text, "->") != NULL);
-    if (!cf_real()) { /* whose driver has labels of its own */
+    if (!cf_real()) { /* a GPU's driver has other labels */
         cf_true("nodes_of_children", strstr(text, "{HOST | ") != NULL);
         cf_true("nodes_of_bodies", strstr(text, "{EMPTY | ") != NULL);
     }
@@ -439,7 +439,7 @@ CASE(graph_dot, CF_CTX)
     OK("destroy_child", cuGraphDestroy(child));
 }
 
-/* Edges that let a kernel begin early: what they are is kept, told, and not lost in silence. */
+/* Edges that let a kernel begin early: their data is kept, read back, and not lost silently. */
 CASE(graph_programmatic, CF_CTX)
 {
     const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -498,9 +498,9 @@ CASE(graph_programmatic, CF_CTX)
     OK("nodes", cuGraphGetNodes(g, NULL, &count));
     cf_u64("nodes_count", count, 4);
     OK("run", run(g, s, 2));
-    if (!cf_real()) /* where kernels that do not wait run at once */
+    if (!cf_real()) /* on a GPU kernels that do not wait run at once */
         cf_true("ran", cf_filled(p, 1, 6));
-    OK("remove", cuGraphRemoveDependencies(g, &a, &b, &plain, 1)); /* whatever the edge's own data is */
+    OK("remove", cuGraphRemoveDependencies(g, &a, &b, &plain, 1)); /* for any data of the edge */
     RC("remove_twice", cuGraphRemoveDependencies(g, &a, &b, &early, 1), CUDA_ERROR_INVALID_VALUE);
     OK("remove_2", cuGraphRemoveDependencies(g, &b, &c, &order, 1));
     count = 4;

@@ -73,10 +73,10 @@ static inline CUDA_MEMCPY3D copy(CUmemorytype to, CUdeviceptr dst, CUmemorytype 
     return c;
 }
 
-/* What a call that fails leaves in its output. */
+/* Content of the output of a failed call. */
 #define UNTOUCHED ((CUgraphNode)(uintptr_t)0xEEEEEEEEEEEEEEEEull)
 
-/* A refused addition: the output is as it was. */
+/* Checks a refused addition: the output is unchanged. */
 static inline void refused(const char *check, CUresult r, CUresult want, CUgraphNode *out)
 {
     RC(check, r, want);
@@ -101,7 +101,7 @@ static inline size_t edges_of(CUgraph g)
     return n;
 }
 
-/* Two nodes of other types around one of the type at hand: it takes edges, and it can be destroyed. */
+/* Adds nodes of other types before and after the node: it takes edges, and it can be destroyed. */
 static inline void edges_and_end(CUgraph g, CUgraphNode n)
 {
     CUgraphNode before = UNTOUCHED, after = UNTOUCHED;

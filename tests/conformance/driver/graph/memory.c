@@ -115,7 +115,7 @@ CASE(gmem_params, CF_CTX)
           CUDA_ERROR_NOT_SUPPORTED);
     bad = alloc_params(4);
     bad.accessDescCount = 1;
-    if (!cf_real()) /* which crashes */
+    if (!cf_real()) /* a GPU's driver crashes */
         RC("alloc_access", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
 
     OK("free", cuGraphAddMemFreeNode(&free_node, g, &node, 1, a.dptr));
@@ -195,7 +195,7 @@ CASE(gmem_inside, CF_CTX)
         OK("sync", cuStreamSynchronize(i & 1 ? t : s));
         cf_true("result", cf_filled(out, N, 7));
     }
-    OK("launch_1", cuGraphLaunch(x, s)); /* and one after the other, whatever the stream */
+    OK("launch_1", cuGraphLaunch(x, s)); /* and in sequence, in any stream */
     OK("launch_2", cuGraphLaunch(x, t));
     OK("launch_3", cuGraphLaunch(x, s));
     OK("sync_1", cuStreamSynchronize(s));
@@ -246,7 +246,7 @@ CASE(gmem_outside, CF_CTX)
     OK("launch_fourth", cuGraphLaunch(x, s));
     OK("sync_3", cuStreamSynchronize(s));
     cf_true("result_3", cf_filled(p, N, 5));
-    /* Memory that is not freed outlives what it came from. */
+    /* Memory that is not freed outlives the graph that allocated it. */
     OK("exec_destroy", cuGraphExecDestroy(x));
     OK("destroy", cuGraphDestroy(g));
     cf_true("result_4", cf_filled(p, N, 5));
@@ -427,7 +427,7 @@ CASE(gmem_any, CF_CTX)
     f.free.dptr = a.alloc.dptr;
     OK("free", cuGraphAddNode(&fn, g, &kn, NULL, 1, &f));
     RC("set", cuGraphNodeSetParams(an, &a), CUDA_ERROR_NOT_SUPPORTED);
-    /* A graph with memory can be a child when it is moved. */
+    /* A graph with memory can be a child if its ownership is moved. */
     c.graph.graph = g;
     c.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
     OK("move", cuGraphAddNode(&cn, parent, NULL, NULL, 0, &c));
@@ -454,7 +454,7 @@ CASE(gmem_any, CF_CTX)
     OK("destroy_2", cuGraphDestroy(other));
 }
 
-/* An executable graph goes with its context. */
+/* An executable graph ends with its context. */
 CASE(gmem_context, CF_CTX | CF_ALONE)
 {
     CUcontext first = NULL, second = NULL;
@@ -474,7 +474,7 @@ CASE(gmem_context, CF_CTX | CF_ALONE)
     OK("destroy_context", cuCtxDestroy(second));
     NEED(cuCtxSetCurrent(first));
     s = new_stream();
-    if (!cf_real()) { /* what a driver does with such a handle is nowhere documented */
+    if (!cf_real()) { /* the behaviour of a driver for such a handle is undocumented */
         RC("launch_gone", cuGraphLaunch(x, s), CUDA_ERROR_INVALID_VALUE);
         RC("destroy_gone", cuGraphExecDestroy(x), CUDA_ERROR_INVALID_VALUE);
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* Nodes of each type that a program adds call by call: what each addition refuses, and that it leaves the rest as it was. */
+/*
+ * Nodes of each type added call by call: the refusals of each addition, without effect on the
+ * graph.
+ */
 #include "graph/graph.h"
 
 /*
- * Functions of a context that is not current: what a driver says of such a node it says at once, and every time. The graph is as
- * it was.
+ * Functions of a context that is not current: a driver refuses such a node at once, each time. The
+ * graph is unchanged.
  */
 CASE(gnode_kernel_context, CF_CTX)
 {
@@ -23,7 +26,7 @@ CASE(gnode_kernel_context, CF_CTX)
     NEED(cuCtxCreate(&second, NULL, 0, 0));
     r = cuGraphAddKernelNode(&out[0], other, NULL, 0, &k);
     NEED(cuCtxPopCurrent(NULL));
-    OK("add", cuGraphAddKernelNode(&first, g, NULL, 0, &k)); /* known as a node from now on */
+    OK("add", cuGraphAddKernelNode(&first, g, NULL, 0, &k)); /* known as a node from here on */
     NEED(cuCtxPushCurrent(second));
     RC("again", cuGraphAddKernelNode(&out[1], g, NULL, 0, &k), r);
     NEED(cuCtxPopCurrent(NULL));
@@ -81,7 +84,7 @@ CASE(gnode_memset, CF_CTX)
             &out);
     bad = m;
     bad.height = (size_t)1 << 60;
-    if (!cf_real()) /* whose driver takes it for memory that is there */
+    if (!cf_real()) /* a GPU's driver takes it for existing memory */
         refused("wraps", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
                 &out);
     bad = m;
@@ -96,7 +99,7 @@ CASE(gnode_memset, CF_CTX)
     cf_true("get_right", back.dst == m.dst && back.value == 7 && back.width == 2 && back.height == 3);
     m.value = 8;
     OK("set", cuGraphMemsetNodeSetParams(n, &m));
-    /* Memory of other sorts. */
+    /* Other kinds of memory. */
     NEED(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
     NEED(cuMemAllocAsync(&pooled, 64, s));
     m = (CUDA_MEMSET_NODE_PARAMS){.dst = managed, .value = 9, .elementSize = 1, .width = 64, .height = 1};
@@ -191,7 +194,7 @@ CASE(gnode_copy, CF_CTX)
     cf_true("added", ok);
     refused("no_deps", cuGraphAddMemcpyNode(&none, g, NULL, 1, &c, current()), CUDA_ERROR_INVALID_VALUE,
             &none);
-    edges_and_end(g, n[0]); /* of two halves in a guest */
+    edges_and_end(g, n[0]); /* consists of two parts in a guest */
     edges_and_end(g, n[1]);
     OK("get", cuGraphMemcpyNodeGetParams(n[0], &back));
     cf_true("get_right",
@@ -252,7 +255,7 @@ CASE(gnode_event, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* What a graph names may end before it is instantiated: the driver keeps it. */
+/* An object named by a graph may end before instantiation: the driver keeps it. */
 CASE(gnode_event_gone, CF_CTX | CF_UB)
 {
     CUstream s = new_stream();
@@ -312,7 +315,10 @@ CASE(gnode_host, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* A capture adds nodes to a graph that was built call by call: of memory, which forbid that nodes are destroyed. */
+/*
+ * A capture adds nodes to a graph built call by call: memory nodes, which forbid that nodes are
+ * destroyed.
+ */
 CASE(gnode_captured, CF_CTX)
 {
     CUstream s = new_stream();
@@ -360,7 +366,7 @@ CASE(gnode_child, CF_CTX)
     cf_u64("none", nodes_of(g), 0);
     NEED(cuGraphAddMemsetNode(&a, child, NULL, 0, &m, current()));
     OK("add", cuGraphAddChildGraphNode(&n[0], g, NULL, 0, child));
-    /* What the child becomes later is not in the copy. */
+    /* Later changes of the child are not in the copy. */
     NEED(cuGraphAddMemcpyNode(&b, child, &a, 1, &c, current()));
     OK("add_2", cuGraphAddChildGraphNode(&n[1], g, &n[0], 1, child));
     OK("remove", cuGraphDestroyNode(b));
@@ -373,18 +379,18 @@ CASE(gnode_child, CF_CTX)
     OK("run", run(g, s, 1));
     NEED(cuMemcpyDtoH(word, p, sizeof(word)));
     cf_true("right", word[0] == 5 && word[1] == 5 && word[4] == 6 && word[5] == 7);
-    /* Children of children, and one of any type. */
+    /* Children of children, and a child added as a node of any type. */
     NEED(cuGraphCreate(&child, 0));
     OK("deeper", cuGraphAddChildGraphNode(&out, child, NULL, 0, g));
     out = UNTOUCHED;
     any.graph.graph = g;
     any.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
     OK("any", cuGraphAddNode(&n[2], child, NULL, NULL, 0, &any));
-    cf_true("any_copy", any.graph.graph == g); /* its copy is asked for */
+    cf_true("any_copy", any.graph.graph == g); /* queries its copy */
     cf_u64("any_nodes", nodes_of(any.graph.graph), 2);
     OK("any_end", cuGraphDestroyNode(n[2]));
     OK("run_deeper", run(child, s, 2));
-    /* Copies of memory nodes and conditions are refused at once. */
+    /* Copies of memory nodes and conditional nodes are refused at once. */
     CUgraphConditionalHandle handle;
     NEED(cuGraphCreate(&bad, 0));
     NEED(cuGraphAddMemAllocNode(&n[2], bad, NULL, 0, &alloc));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Nodes of semaphores, of memory operations, and of copies of arrays: what each addition refuses, and that it leaves the rest as
- * it was. */
+/*
+ * Nodes of semaphores, of memory operations, and of copies of arrays: the refusals of each
+ * addition, without effect on the graph.
+ */
 #include "graph/graph.h"
 #include "stream/other_api.h"
 
-/* A node of a graph that no other graph's nodes can depend on. */
+/* A node of another graph, on which nodes of this graph cannot depend. */
 static CUgraphNode foreign(CUgraph *other)
 {
     CUgraphNode n = NULL;
@@ -196,7 +198,7 @@ static CUarray array_of(size_t width, size_t height, size_t depth, unsigned chan
     return a;
 }
 
-/* A side that is memory has rows of 64 bytes, eight in a plane. */
+/* A side in memory has rows of 64 bytes, eight per plane. */
 static CUDA_MEMCPY3D block(size_t width, size_t height, size_t depth)
 {
     return (CUDA_MEMCPY3D){.srcPitch = 64,
@@ -297,7 +299,7 @@ CASE(gnode_array_refused, CF_CTX | CF_UB)
     NEED(cuMemFree(p));
 }
 
-/* Memory, through an array, to memory: by way of each sort of array. */
+/* From memory through an array to memory, for each kind of array. */
 CASE(gnode_array, CF_CTX)
 {
     static uint32_t host[N], want[3][256];
@@ -353,7 +355,7 @@ CASE(gnode_array, CF_CTX)
     }
     OK("run", run(g, s, 2));
     NEED(cuMemcpyDtoH(host + 512, q, 1024));
-    for (unsigned i = 0; i < ways; i++) { /* to the place that the bytes came from */
+    for (unsigned i = 0; i < ways; i++) { /* to the original position of the bytes */
         const CUDA_MEMCPY3D *c = &way[i].c;
 
         for (unsigned z = 0; z < c->Depth; z++)
@@ -374,7 +376,7 @@ CASE(gnode_array, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* Arrays of a context that is not the primary one, and of one that has ended. */
+/* Arrays of a context other than the primary, and of an ended context. */
 CASE(gnode_array_context, CF_CTX | CF_UB)
 {
     CUgraphNode n = UNTOUCHED, out = UNTOUCHED;

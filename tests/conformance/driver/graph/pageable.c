@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Graphs that copy ordinary memory, which nobody has registered. */
+/* Graphs that copy ordinary (unregistered) memory. */
 #include "graph/graph.h"
 
-/* Ordinary memory in graphs is read and written when the graph runs, each time. */
+/* Ordinary memory in graphs is read and written by each run of the graph. */
 CASE(graph_pageable, CF_CTX)
 {
     CUstream s = new_stream();
@@ -99,7 +99,7 @@ static bool launched(CUgraphExec x, CUstream s, const uint32_t *out, unsigned fi
     return ok;
 }
 
-/* Copies of ordinary memory are changed, switched off, and part of child graphs, like others. */
+/* Copies of ordinary memory are changed, disabled, and part of child graphs, like other copies. */
 CASE(graph_pageable_change, CF_CTX)
 {
     static uint32_t in[N], second[N], third[N], out[N];
@@ -126,7 +126,7 @@ CASE(graph_pageable_change, CF_CTX)
     NEED(cuGraphAddKernelNode(&b, g, &a, 1, &k));
     NEED(cuGraphAddMemcpyNode(&e, g, &b, 1, &d, current()));
 
-    /* As a child: the copy is the parent's own. */
+    /* As a child: the copy belongs to the parent. */
     NEED(cuGraphCreate(&parent, 0));
     OK("child", cuGraphAddChildGraphNode(&child, parent, NULL, 0, g));
     OK("child_after", cuGraphAddEmptyNode(&after, parent, &child, 1));
@@ -169,7 +169,7 @@ CASE(graph_pageable_change, CF_CTX)
     OK("off", cuGraphNodeSetEnabled(x, a, 0));
     OK("off_get", cuGraphNodeGetEnabled(x, a, &enabled));
     cf_u64("off_value", enabled, 0);
-    cf_true("launch_off", launched(x, s, out, 202)); /* what it was, and one more */
+    cf_true("launch_off", launched(x, s, out, 202)); /* the old value plus one */
     OK("off_out", cuGraphNodeSetEnabled(x, e, 0));
     memset(out, 0, sizeof(out));
     NEED(cuGraphLaunch(x, s));
@@ -185,8 +185,10 @@ CASE(graph_pageable_change, CF_CTX)
     NEED(cuMemFreeHost(pinned));
 }
 
-/* Child graphs with such copies, never queried: destroying them frees the copies, and a later graph at
- * the same address has none of them. */
+/*
+ * Child graphs with such copies, never queried: destroying them frees the copies, and a later graph
+ * at the same address does not inherit them.
+ */
 CASE(graph_pageable_child, CF_CTX)
 {
     static uint32_t in[N], out[N];

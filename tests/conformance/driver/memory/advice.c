@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Advice about managed memory, prefetching, discarding, and what cuMemRangeGetAttribute reads back. A
- * device whose attribute 89 is 0 has no migration: what concerns a GPU is then INVALID_DEVICE.
+ * Advice about managed memory, prefetching, discarding, and results of cuMemRangeGetAttribute. A
+ * device whose attribute 89 is 0 has no migration: requests that concern a GPU are then
+ * INVALID_DEVICE.
  */
 #include "conform.h"
 
@@ -35,7 +36,7 @@ CASE(advice_read_mostly, CF_CTX)
 
     NEED(cuMemAllocManaged(&m, 8 * PAGE, CU_MEM_ATTACH_GLOBAL));
     cf_u64("at_first", (uint64_t)READ_MOSTLY(m, 8 * PAGE), 0);
-    /* Documented to be ignored, but it has to be a location (driver 580). */
+    /* Documented to be ignored, but it must be a location (driver 580). */
     RC("set_nowhere", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, none), CUDA_ERROR_INVALID_VALUE);
     OK("set", cuMemAdvise(m + PAGE + 5, 2 * PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, host));
     cf_u64("whole", (uint64_t)READ_MOSTLY(m, 8 * PAGE), 0);
@@ -49,7 +50,7 @@ CASE(advice_read_mostly, CF_CTX)
     cf_u64("hole", (uint64_t)READ_MOSTLY(m + PAGE, 3 * PAGE), 0);
     cf_u64("right", (uint64_t)READ_MOSTLY(m + 4 * PAGE, 4 * PAGE), 1);
     OK("free", cuMemFree(m));
-    /* Another allocation, perhaps at the same address, begins without advice. */
+    /* A new allocation, perhaps at the same address, starts without advice. */
     NEED(cuMemAllocManaged(&m, 8 * PAGE, CU_MEM_ATTACH_GLOBAL));
     cf_u64("new", (uint64_t)READ_MOSTLY(m + 4 * PAGE, PAGE), 0);
     OK("free_2", cuMemFree(m));

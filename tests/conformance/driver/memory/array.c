@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Arrays, mipmapped arrays, texture and surface objects: copies of every size, kernels, wrong input. */
+/*
+ * Arrays, mipmapped arrays, texture and surface objects: copies of all sizes, kernels, invalid
+ * input.
+ */
 #include "conform.h"
 
 static CUarray make(size_t w, size_t h, size_t d, CUarray_format f, unsigned ch, unsigned flags)
@@ -11,7 +14,10 @@ static CUarray make(size_t w, size_t h, size_t d, CUarray_format f, unsigned ch,
     return a;
 }
 
-/* Up, to another array, and down again, at an odd place, through pageable or pinned memory. */
+/*
+ * Copies up, to another array, and down again, at an odd position, through pageable or pinned
+ * memory.
+ */
 static void round_trip(const char *check, size_t w, size_t h, size_t d, bool pinned, CUstream s)
 {
     CUarray a = make(w + 3, h + 2, d > 1 ? d + 1 : 0, CU_AD_FORMAT_UNSIGNED_INT8, 4, 0);
@@ -186,7 +192,9 @@ CASE(array_descriptors, CF_CTX)
     cf_true("half_twice", got.Width == 8 && got.Height == 4);
     RC("no_level", cuMipmappedArrayGetLevel(&level, m, 4), CUDA_ERROR_INVALID_VALUE);
     OK("destroy_mipmapped", cuMipmappedArrayDestroy(m));
-    /* As many levels as the longest side has; layers and faces are no side. */
+    /*
+     * The number of levels follows from the longest side; layers and faces do not count as sides.
+     */
     for (unsigned i = 0; i < 4; i++) {
         static const CUDA_ARRAY3D_DESCRIPTOR shapes[] = {
             {2, 2, 9, CU_AD_FORMAT_FLOAT, 1, 0},
@@ -225,7 +233,7 @@ CASE(array_handles, CF_CTX | CF_UB)
     OK("destroy_no_surface", cuSurfObjectDestroy(0));
 }
 
-/* Nodes, made and captured, with pinned and with pageable memory. */
+/* Nodes, added and captured, with pinned and with pageable memory. */
 CASE(array_nodes, CF_CTX)
 {
     CUarray a = make(64, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0);
@@ -296,7 +304,7 @@ CASE(array_nodes, CF_CTX)
     NEED(cuArrayDestroy(a));
 }
 
-/* What kernels read through a texture and write through a surface. */
+/* Kernels read through a texture and write through a surface. */
 CASE(array_kernels, CF_CTX)
 {
     CUarray a = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST);
@@ -353,7 +361,7 @@ CASE(array_kernels, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* A kernel with a handle that is none, or that was destroyed: its context ends. */
+/* A kernel with an invalid or destroyed handle: its context ends. */
 static void dead_handle(CUtexObject tex, CUsurfObject surf)
 {
     CUdeviceptr p = 0;

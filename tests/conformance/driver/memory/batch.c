@@ -27,7 +27,7 @@ CASE(batch_copies, CF_CTX)
         sizes[i] = SIZE;
     }
     OK("up", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s));
-    memset(pinned, 0, SIZE); /* its order was "during the call" */
+    memset(pinned, 0, SIZE); /* its source was read during the call */
     for (int i = 0; i < N; i++) {
         srcs[i] = d[i];
         dsts[i] = (CUdeviceptr)(uintptr_t)back[i];
@@ -63,7 +63,7 @@ CASE(batch_copies, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* The source of a copy in stream order is read behind what the stream does before. */
+/* The source of a copy in stream order is read after earlier work of the stream. */
 static void CUDA_CB write_seven(void *p)
 {
     *(volatile uint32_t *)p = 7;
@@ -96,7 +96,9 @@ typedef CUresult batch_12080(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUm
                              size_t, size_t *, CUstream);
 typedef CUresult batch_3d_12080(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
 
-/* The calls of CUDA 12.8 tell which copy failed, and write the index unless the stream is refused. */
+/*
+ * The calls of CUDA 12.8 report the failed copy, and write its index unless the stream is refused.
+ */
 CASE(batch_failed_index, CF_CTX)
 {
     CUDA_MEMCPY3D_BATCH_OP op[2];
@@ -212,7 +214,7 @@ CASE(batch_3d, CF_CTX)
     op.src.op.ptr.layerHeight = 0;
     op.src.op.ptr.rowLength = 4;
     RC("row", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) { /* which crashes */
+    if (!cf_real()) { /* a GPU's driver crashes */
         RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
         peer.srcContext = (CUcontext)0x123456;
         RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
@@ -250,7 +252,7 @@ CASE(stream_attributes, CF_CTX)
     RC("unknown", cuStreamSetAttribute(s, (CUstreamAttrID)99, &v), CUDA_ERROR_INVALID_VALUE);
     RC("not_of_streams", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got),
        CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) { /* whose driver reads and writes there */
+    if (!cf_real()) { /* a GPU's driver accesses that memory */
         RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
         RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
     }
@@ -262,7 +264,7 @@ CASE(stream_attributes, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* What one query writes, as a name for the check: the result, and the bytes that it wrote of 16. */
+/* Name of a check for a query: the result, and the bytes written out of 16. */
 static void pointer_written(const char *where, bool list, CUpointer_attribute attribute, CUdeviceptr p)
 {
     uint8_t a[16], b[16];
@@ -281,13 +283,16 @@ static void pointer_written(const char *where, bool list, CUpointer_attribute at
     for (unsigned i = 0; i < sizeof(a); i++)
         mask |= (uint64_t)(a[i] == b[i]) << i;
     snprintf(name, sizeof(name), "%s_%s_%d_%d", where, list ? "list" : "single", (int)attribute, (int)r);
-    /* No address is written where memory has none for one side, although that is an error (driver 580). */
+    /*
+     * For memory without an address on one side, nothing is written although that is an error
+     * (driver 580).
+     */
     const bool address =
         attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER || attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER;
     cf_u64(name, mask, r == CUDA_SUCCESS || list || (address && mask == 0xff) ? mask : 0);
 }
 
-/* Which bytes each pointer attribute writes, of each kind of memory, and none when it is refused. */
+/* Bytes written by each pointer attribute for each kind of memory; none when refused. */
 CASE(pointer_bytes, CF_CTX)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -350,7 +355,7 @@ CASE(pointer_sync, CF_CTX)
     RC("null", cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p), CUDA_ERROR_INVALID_VALUE);
     RC("unknown", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 0x1000),
        CUDA_ERROR_INVALID_VALUE);
-    /* Managed memory: advice that is a hint everywhere, and attachment. */
+    /* Managed memory: advice, which is only a hint, and attachment. */
     NEED(cuMemAllocManaged(&m, 8192, CU_MEM_ATTACH_GLOBAL));
     NEED(cuStreamCreate(&s, 0));
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Copies: sizes, forms, reuse of the source, wrong input. */
+/* Copies: sizes, variants, reuse of the source, invalid input. */
 #include "conform.h"
 
 enum form { SYNC, ASYNC, UNIFIED, FORMS };
@@ -43,7 +43,7 @@ static CUresult to_host(enum form f, void *h, CUdeviceptr d, size_t n)
     }
 }
 
-/* There, across and back again, from unaligned host memory to unaligned device memory. */
+/* To the device, across and back, from unaligned host memory to unaligned device memory. */
 static void round_trip(size_t n, size_t skew)
 {
     unsigned char *a = malloc(n + 64), *b = malloc(n + 64);
@@ -86,7 +86,7 @@ CASE(copy_large, CF_CTX)
     round_trip((33 << 20) + 5, 3);
 }
 
-/* So often that each kind of stores has had its turn (lib/bulk). */
+/* Often enough that each kind of stores is used (lib/bulk). */
 static bool many_times(CUdeviceptr p, unsigned char *a, unsigned char *b, size_t n, unsigned times)
 {
     bool ok = true;
@@ -100,7 +100,7 @@ static bool many_times(CUdeviceptr p, unsigned char *a, unsigned char *b, size_t
     return ok;
 }
 
-/* Around the ends of pieces of the staging area, from and to every sort of alignment. */
+/* Around the ends of pieces of the staging area, for all alignments. */
 CASE(copy_pieces, CF_CTX)
 {
     static const size_t ends[] = {16 << 10,  64 << 10,  80 << 10, 128 << 10, 256 << 10,
@@ -143,7 +143,7 @@ CASE(copy_pieces_large, CF_CTX)
     free(b);
 }
 
-/* Rows that are longer and shorter than a piece, some of them parts of lines. */
+/* Rows longer and shorter than a piece, some of them parts of lines. */
 CASE(copy_pieces_rows, CF_CTX)
 {
     static const size_t widths[] = {100, 4095, 5000, 131071, 140000};
@@ -225,7 +225,7 @@ CASE(copy_wrong, CF_CTX)
     RC("freed", cuMemcpyDtoH(h, p, 16), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* An asynchronous copy from pageable memory has taken the bytes when it returns. */
+/* An asynchronous copy from pageable memory has read the bytes when it returns. */
 CASE(copy_source_reuse, CF_CTX)
 {
     static const size_t sizes[] = {16, 5000, 65536, 70000, 1 << 20, (4 << 20) + 12};
@@ -256,7 +256,7 @@ CASE(copy_source_reuse, CF_CTX)
     free(back);
 }
 
-/* Copies keep their place between kernels of the same stream. */
+/* Copies are ordered between kernels of the same stream. */
 CASE(copy_order, CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -331,7 +331,7 @@ CASE(copy_2d, CF_CTX)
             ok &= b[y * HP + x] == (x < W ? a[y * HP + x] : 0xee);
     cf_true("content", ok);
 
-    /* A window inside, offsets on both sides, the unaligned form. */
+    /* A window inside, offsets on both sides, and the unaligned variant. */
     memset(b, 0, HP * H);
     back.srcXInBytes = 7, back.srcY = 5, back.dstXInBytes = 3, back.dstY = 2;
     back.WidthInBytes = 50, back.Height = 10;
@@ -371,7 +371,7 @@ CASE(copy_2d, CF_CTX)
     free(b);
 }
 
-/* A copy of pageable memory that is too large to travel with its call, to where there is no memory. */
+/* A copy of pageable memory too large to be sent with its call, to unmapped memory. */
 CASE(copy_bad_address, CF_CTX)
 {
     enum { BIG = 1 << 20, SMALL = 1 << 16 };

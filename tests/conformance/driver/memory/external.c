@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * External memory: what cuMemExportToShareableHandle gave, mapped as buffers that cuMemFree ends; and
- * the errors of everything else that cannot be imported here.
+ * External memory: descriptors of cuMemExportToShareableHandle, mapped as buffers freed by
+ * cuMemFree; and the errors for other memory, which cannot be imported here.
  */
 #include "conform.h"
 
@@ -62,7 +62,7 @@ CASE(external_memory, CF_CTX | CF_UB)
     OK("destroy", cuDestroyExternalMemory(m));
     RC("destroy_again", cuDestroyExternalMemory(m), CUDA_ERROR_INVALID_HANDLE);
     OK("release", cuMemRelease(h));
-    cf_true("still_there", cf_filled(part, 1024, 77)); /* the buffers keep it */
+    cf_true("still_there", cf_filled(part, 1024, 77)); /* held by the buffers */
     OK("free_part", cuMemFree(part));
     RC("free_part_again", cuMemFree(part), CUDA_ERROR_INVALID_VALUE);
     OK("free_whole", cuMemFree(whole));
@@ -86,8 +86,10 @@ CASE(external_refused, CF_CTX | CF_UB)
     RC("type", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32;
     RC("windows", cuImportExternalMemory(&m, &d), CUDA_ERROR_NOT_SUPPORTED);
-    /* No dma-buf: not offered without a VM, and the guest's driver sees what it is. Those that are some:
-       programs/dmabuf.c. */
+    /*
+     * Not a dma-buf: unsupported without a VM, and detected by the guest's driver. For valid
+     * dma-bufs see programs/dmabuf.c.
+     */
     d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD;
     r = cuImportExternalMemory(&m, &d);
     cf_true("dmabuf", r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_INVALID_VALUE);

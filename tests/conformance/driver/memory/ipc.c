@@ -7,7 +7,7 @@
 #define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 #define WORDS 10000u
 
-/* The second process first: it is started by fork, which CUDA does not survive. */
+/* Starts the second process first, as CUDA does not survive its fork. */
 static void begin(struct peer *p)
 {
     CUcontext c;
@@ -81,7 +81,7 @@ CASE(ipc_memory, CF_ALONE)
     peer_end(&peer, false);
 }
 
-/* When cuMemFree has returned, no other process can open the memory any more. */
+/* After cuMemFree has returned, no other process can open the memory. */
 CASE(ipc_memory_freed, CF_ALONE)
 {
     unsigned opened = 0, failed = 0;
@@ -104,7 +104,7 @@ CASE(ipc_memory_freed, CF_ALONE)
     peer_end(&peer, false);
 }
 
-/* Sizes around pages; each in both directions. */
+/* Sizes around pages, in both directions. */
 CASE(ipc_memory_sizes, CF_ALONE)
 {
     static const unsigned words[] = {1, 127, 1024, 1025, 5000, 600000};
@@ -167,7 +167,7 @@ CASE(ipc_memory_errors, CF_ALONE)
     peer_end(&peer, false);
 }
 
-/* Handles that nobody has given out; a driver may do anything with them, we refuse. */
+/* Handles never given out; a driver may do anything with them, the worker refuses. */
 CASE(ipc_memory_invented, CF_ALONE | CF_UB)
 {
     CUipcMemHandle h, bad;
@@ -183,7 +183,7 @@ CASE(ipc_memory_invented, CF_ALONE | CF_UB)
     RC("zeroes", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_VALUE); /* driver 580 */
     memset(&bad, 0xff, sizeof(bad));
     RC("ones", open_there(&peer, &bad, LAZY, &there), CUDA_ERROR_INVALID_VALUE);
-    for (unsigned i = 0; i < sizeof(h) * 8; i++) { /* each single bit of a good one */
+    for (unsigned i = 0; i < sizeof(h) * 8; i++) { /* each single bit of a valid handle */
         bad = h;
         bad.reserved[i / 8] ^= (char)(1 << i % 8);
         there = 0;
@@ -205,7 +205,7 @@ static uint64_t capable(CUdeviceptr p)
     return yes;
 }
 
-/* The one who made the memory goes, in one way or the other: who has it open keeps it. */
+/* The exporter ends in either way: a process that has the memory open keeps it. */
 static void exporter_goes(bool by_kill)
 {
     struct peer_msg m = {.op = P_ALLOC, .a = WORDS * 4};
@@ -221,7 +221,7 @@ static void exporter_goes(bool by_kill)
     NEED(peer_ask(&peer, &m, -1));
     memcpy(&h, m.data, sizeof(h));
     OK("open", cuIpcOpenMemHandle(&p, h, LAZY));
-    /* Only its owner hands it on. */
+    /* Only the owner can export the memory. */
     cf_u64("capable", capable(p), 0);
     RC("hand_on", cuIpcGetMemHandle(&h, p), CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemAlloc(&q, 4096));
@@ -246,7 +246,10 @@ CASE(ipc_exporter_killed, CF_ALONE | CF_UB)
     exporter_goes(true);
 }
 
-/* Freed while another process has it open: that one keeps what it has, no new memory shows there. */
+/*
+ * Freed while another process has it open: that process keeps the memory, and new memory does not
+ * appear there.
+ */
 CASE(ipc_freed_while_open, CF_ALONE | CF_UB)
 {
     CUipcMemHandle h;
@@ -269,7 +272,7 @@ CASE(ipc_freed_while_open, CF_ALONE | CF_UB)
     peer_end(&peer, false);
 }
 
-/* Taking a handle does not wait for what is going on with the memory, and loses nothing of it. */
+/* Exporting a handle does not wait for work on the memory, and loses none of its results. */
 CASE(ipc_get_while_busy, CF_ALONE)
 {
     CUipcMemHandle h;
@@ -354,19 +357,19 @@ CASE(ipc_event, CF_ALONE)
     OK("destroy_there", peer_do(&peer, P_END_EVENT, there, 0, 0, NULL));
     OK("destroy", cuEventDestroy(e));
     NEED(cuCtxSynchronize());
-    /* The end of the event may take a moment to get around; a process that still finds it may open it. */
+    /* Destruction of the event may be noticed with a delay; until then a process may open it. */
     CUresult opened;
     for (int i = 0; (opened = open_event_there(&peer, &h, &there)) == CUDA_SUCCESS && i < 1000; i++) {
         NEED(peer_do(&peer, P_END_EVENT, there, 0, 0, NULL));
         usleep(1000);
     }
-    if (!cf_real()) /* whose driver opens it nevertheless */
+    if (!cf_real()) /* a GPU's driver still opens it */
         RC_IN("open_destroyed", opened, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
               CUDA_ERROR_MAP_FAILED);
     peer_end(&peer, false);
 }
 
-/* Work in two processes on one piece of memory, in turn, ordered by events alone. */
+/* Work in two processes on the same memory, in turns ordered by events only. */
 CASE(ipc_ping_pong, CF_ALONE)
 {
     CUipcEventHandle h;
@@ -412,7 +415,7 @@ CASE(ipc_ping_pong, CF_ALONE)
     peer_end(&peer, false);
 }
 
-/* Who should have recorded the end dies: the waiters go on. */
+/* The process that should record the end dies: the waiters continue. */
 CASE(ipc_recorder_killed, CF_ALONE | CF_UB)
 {
     CUipcEventHandle h;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* __managed__ variables: one address for program and kernels. */
+/* __managed__ variables: the same address for program and kernels. */
 #include "conform.h"
 
 #include <unistd.h>
@@ -46,7 +46,7 @@ CASE(managed_variable, CF_CTX)
     OK("sync", cuCtxSynchronize());
     cf_u64("written", *g, 13);
     cf_u64("written_big", big[39996], 13);
-    /* What the program writes beside what the device has written stays, and the reverse. */
+    /* Bytes written by the program next to bytes written by the device are kept, and vice versa. */
     big[0] = 77;
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     NEED(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
@@ -62,7 +62,7 @@ CASE(managed_variable, CF_CTX)
     *g = 100;
     OK("sync_nothing", cuStreamSynchronize(s));
     cf_u64("not_overwritten", *g, 100);
-    /* Copies and memsets see it as memory. */
+    /* Copies and memsets accept it as memory. */
     NEED(cuMemAlloc(&scratch, 64));
     OK("copy_from", cuMemcpyDtoD(scratch, at, 4));
     uint32_t got = 0;
@@ -74,7 +74,7 @@ CASE(managed_variable, CF_CTX)
     got = 66;
     OK("copy_to", cuMemcpyHtoD(at, &got, 4));
     cf_u64("copied_to", *g, 66);
-    /* Other ways to it, and what pointers say. */
+    /* Other ways to look it up, and its pointer attributes. */
     CUmodule m = NULL;
     NEED(cuLibraryGetModule(&m, lib));
     OK("global", cuModuleGetGlobal(&d, &size, m, "g"));
@@ -90,7 +90,7 @@ CASE(managed_variable, CF_CTX)
     OK("unload", cuLibraryUnload(lib));
 }
 
-/* Found as an ordinary variable of a module, it is managed all the same. */
+/* Looked up as an ordinary variable of a module, it is still managed. */
 CASE(managed_module, CF_CTX)
 {
     CUmodule m = NULL;
@@ -114,7 +114,7 @@ CASE(managed_module, CF_CTX)
     OK("unload", cuModuleUnload(m));
 }
 
-/* Program and device write adjacent bytes at the same time: neither overwrites the other's. */
+/* Program and device write adjacent bytes concurrently: neither overwrites the other's. */
 CASE(managed_beside, CF_CTX)
 {
     CUmodule m = NULL;
@@ -137,9 +137,9 @@ CASE(managed_beside, CF_CTX)
         uint8_t got[9] = {0};
 
         NEED(cf_launch(f, 1, 1, 0, NULL, params));
-        usleep(50000); /* done, and nothing has waited for it */
+        usleep(50000); /* completed, without any wait */
         big[39991] = big[39999] = (unsigned char)(100 + i);
-        if (i > 2) /* work that does not touch it takes the program's bytes along */
+        if (i > 2) /* work on other memory also transfers the program's bytes */
             NEED(cuMemsetD8Async(scratch, 1, 16, NULL));
         NEED(cuCtxSynchronize());
         theirs += big[39996] == want;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Host memory: many pieces registered at once, and which ranges of which piece have a dma-buf. */
+/* Host memory: many registrations at once, and the ranges of each that have a dma-buf. */
 #include "conform.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,10 @@
 #define SIZES 9u
 #define EACH 3u
 
-/* Every other page, so that each is a region of its own; ended and registered again in another order. */
+/*
+ * Every other page, so that each is a separate region; unregistered and registered again in another
+ * order.
+ */
 CASE(many_registered, CF_CTX)
 {
     unsigned registered = 0, twice = 0, same = 0, ended = 0, again = 0, dead = 0;
@@ -75,7 +78,10 @@ static CUresult export_range(CUdeviceptr p, uint64_t size)
     return r;
 }
 
-/* Each range of whole pages that begins in a piece: inside it as the attribute says, beyond it refused. */
+/*
+ * Each range of whole pages that begins in an allocation: inside it according to the attribute,
+ * beyond it refused.
+ */
 static void ranges(const char *kind, CUdeviceptr p, uint64_t size, CUresult inside)
 {
     const uint64_t pages = (size + PAGE - 1) / PAGE, from[] = {0, 1, pages / 2, pages - 1};

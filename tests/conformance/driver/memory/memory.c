@@ -30,7 +30,7 @@ CASE(mem_alloc, CF_CTX)
     OK("one_byte_free", cuMemFree(p));
 }
 
-/* Out of device memory is an ordinary answer: nothing is lost and the next call works. */
+/* Exhausted device memory is an ordinary error: nothing is lost and the next call works. */
 CASE(mem_out_of_memory, CF_CTX)
 {
     size_t total = 0, free_mem = 0, before = 0;
@@ -133,7 +133,7 @@ CASE(mem_attributes, CF_CTX)
        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&on_heap),
        CUDA_ERROR_INVALID_VALUE);
 
-    /* The six that cudaPointerGetAttributes asks for. */
+    /* The six attributes queried by cudaPointerGetAttributes. */
     CUpointer_attribute six[6] = {
         CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
@@ -152,7 +152,7 @@ CASE(mem_attributes, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* What the runtime asks in a thread that has made no context current. */
+/* Queries of the runtime in a thread without a current context. */
 CASE(mem_attributes_without_context, CF_CTX)
 {
     CUpointer_attribute asked[2] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT};
@@ -246,7 +246,10 @@ CASE(pinned_register, CF_CTX)
     munmap(h, n);
 }
 
-/* A block of malloc with pages of its own, which begins and ends inside of pages, is mapped as whole pages are. */
+/*
+ * A malloc() block with pages of its own, which begins and ends inside of pages, is mapped like
+ * whole pages.
+ */
 CASE(register_malloc, CF_ALONE | CF_CTX)
 {
     const size_t n = 300000;
@@ -275,13 +278,16 @@ CASE(register_malloc, CF_ALONE | CF_CTX)
         _exit(ok ? 0 : 1);
     }
     cf_u64("child", (uint64_t)cf_child_status(pid), 0);
-    h = realloc(h, 2 * n); /* it is the allocator's as before */
+    h = realloc(h, 2 * n); /* as before, managed by the allocator */
     cf_need_true("realloc", h != NULL);
     cf_u64("content_moves", h[100], 109);
     free(h);
 }
 
-/* A small block has neighbours: pinned it is, mapped only where its pages can be shared with them. */
+/*
+ * A small block shares its pages with others: it is pinned, but mapped only if these pages can be
+ * shared.
+ */
 CASE(register_malloc_small, CF_ALONE | CF_CTX)
 {
     unsigned char *h[3];
@@ -303,7 +309,7 @@ CASE(register_malloc_small, CF_ALONE | CF_CTX)
         free(h[i]);
 }
 
-/* Shared memory that is registered stays the memory of its other mappings, and of other processes. */
+/* Registered shared memory stays shared with its other mappings, and with other processes. */
 CASE(register_shared, CF_ALONE | CF_CTX)
 {
     int fd = memfd_create("shared", MFD_CLOEXEC);
@@ -319,7 +325,7 @@ CASE(register_shared, CF_ALONE | CF_CTX)
     OK("register", cuMemHostRegister(a, 16384, 0));
     OK("register_anonymous", cuMemHostRegister(one, 4096, 0));
     CUresult r = cuMemHostGetDevicePointer(&on_device, a, 0);
-    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* run.sh looks why */
+    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* see run.sh */
     cf_pattern(b, 16384, 3);
     cf_true("seen", cf_is_pattern(a, 16384, 3));
     OK("up", cuMemcpyHtoD(d, a, 16384));
@@ -355,14 +361,17 @@ static void *count_up(void *arg)
 
     while (counting != 0) {
         if (counting == 1)
-            counting = 2; /* it runs */
+            counting = 2; /* running */
         (*word)++;
         counted++;
     }
     return NULL;
 }
 
-/* Memory that was registered is the process's own again: in a child, too, and for threads that write to it. */
+/*
+ * Memory that was registered is private to the process again: also in a child, and for threads that
+ * write to it.
+ */
 CASE(register_undone, CF_ALONE | CF_CTX)
 {
     uint64_t *h = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -454,7 +463,7 @@ CASE(memset, CF_CTX)
     RC("d16_unaligned", cuMemsetD16(p + 1, 0, 4), CUDA_ERROR_INVALID_VALUE);
     RC("d32_unaligned", cuMemsetD32(p + 2, 0, 4), CUDA_ERROR_INVALID_VALUE);
     RC("past", cuMemsetD8(p, 0, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* whose number of bytes wraps to 4 */
+    if (!cf_real()) /* a GPU's driver wraps the number of bytes to 4 */
         RC("d32_overflow", cuMemsetD32(p, 0, ~(size_t)0 / 4 + 2), CUDA_ERROR_INVALID_VALUE);
     RC("null", cuMemsetD8(0, 0, 16), CUDA_ERROR_INVALID_VALUE);
     OK("zero", cuMemsetD8(p, 0, 0));
@@ -475,7 +484,10 @@ CASE(memset, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* What cuSOLVER does where the program gave it no devInfo: address 0 is no memory, and the stream goes on. */
+/*
+ * As by cuSOLVER when the program passes no devInfo: address 0 is invalid, and the stream
+ * continues.
+ */
 CASE(memset_null, CF_CTX)
 {
     CUdeviceptr p;

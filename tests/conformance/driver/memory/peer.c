@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuMemcpy3DPeer: with every field of its own value it does what cuMemcpy3D does with the same. */
+/* cuMemcpy3DPeer: with a distinct value in each field it has the same effect as cuMemcpy3D. */
 #include "conform.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static CUDA_MEMCPY3D whole_array(void)
                            .dstHeight = 16};
 }
 
-/* All bytes of a side, from or into `bytes`. */
+/* Copies all bytes of a side from or to `bytes`. */
 static void move(struct side *s, int kind, uint8_t *bytes, bool in)
 {
     CUDA_MEMCPY3D c = whole_array();

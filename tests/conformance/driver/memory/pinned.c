@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many small pinned allocations: what each holds, which are given out anew, and when. */
+/* Many small pinned allocations: contents, reuse, and the time of reuse. */
 #include "../conform.h"
 
 #define MANY 10000u
@@ -17,7 +17,7 @@ static size_t size_of(unsigned i)
     return sizes[i % 8];
 }
 
-/* Natively as many as there is memory for; one region each were 8192 at most. */
+/* Natively limited by memory only; with a region each, the maximum would be 8192. */
 CASE(pinned_small_many, CF_CTX)
 {
     uint8_t **p = calloc(MANY, sizeof(*p));
@@ -52,7 +52,7 @@ CASE(pinned_small_many, CF_CTX)
     free(p);
 }
 
-/* Each is an allocation of its own to whoever asks. */
+/* Each appears as a separate allocation in all queries. */
 CASE(pinned_small_attributes, CF_CTX)
 {
     uint8_t *a = NULL, *b = NULL;
@@ -101,7 +101,7 @@ CASE(pinned_small_attributes, CF_CTX)
     OK("free_b", cuMemFreeHost(b));
 }
 
-/* Memory that work may still write is not given to another allocation before the work has ended. */
+/* Memory that work may still write is not reused before that work has ended. */
 CASE(pinned_small_reuse, CF_CTX)
 {
     const size_t n = 65536;
@@ -136,10 +136,10 @@ CASE(pinned_small_reuse, CF_CTX)
     OK("free_flag", cuMemFree(flag));
 }
 
-/* Contexts share no allocation, and one that goes takes nothing from another. */
+/* Contexts share no allocation, and the end of a context does not affect another. */
 CASE(pinned_small_contexts, CF_ALONE | CF_CTX)
 {
-    const unsigned contexts = cf_real() ? 5 : 100; /* a GPU takes a good part of a second for each */
+    const unsigned contexts = cf_real() ? 5 : 100; /* a GPU takes much of a second per context */
     uint32_t *mine = NULL, *theirs = NULL, *later = NULL;
     CUcontext other = NULL;
     CUdeviceptr d = 0;
@@ -166,7 +166,7 @@ CASE(pinned_small_contexts, CF_ALONE | CF_CTX)
     OK("free", cuMemFreeHost(mine));
 }
 
-/* While a stream captures nothing waits for work: memory that is freed then is only given out later. */
+/* While a stream captures nothing waits for work: memory freed meanwhile is reused later only. */
 CASE(pinned_small_capture, CF_CTX)
 {
     uint8_t *h = NULL, *again = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Memory pools of one's own. */
+/* Memory pools created by the program. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ CASE(pool_own, CF_CTX)
     reuse = 7;
     OK("reuse", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
     cf_u64("reuse_value", (uint64_t)reuse, 0);
-    /* As the current pool of the device it is what cuMemAllocAsync takes from. */
+    /* As the current pool of the device it serves cuMemAllocAsync. */
     OK("set_current", cuDeviceSetMemPool(0, pool));
     OK("get_current", cuDeviceGetMemPool(&now, 0));
     cf_true("current", now == pool);
@@ -63,7 +63,7 @@ CASE(pool_own, CF_CTX)
     cf_true("high_value", high >= 1 << 20);
     OK("high_reset", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
     OK("trim", cuMemPoolTrimTo(pool, 0));
-    /* The default pool takes the place of a current one that is destroyed. */
+    /* The default pool replaces a current pool that is destroyed. */
     OK("set_current_again", cuDeviceSetMemPool(0, pool));
     OK("destroy", cuMemPoolDestroy(pool));
     OK("get_after", cuDeviceGetMemPool(&now, 0));
@@ -100,7 +100,9 @@ CASE(pool_arguments, CF_CTX)
     RC("destroy_null", cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
     RC("set_null", cuDeviceSetMemPool(0, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("set_device", cuDeviceSetMemPool(77, def), CUDA_ERROR_INVALID_VALUE);
-    /* A pool with a limit, which a driver rounds up to what it reserves at a time (32 MiB, driver 580). */
+    /*
+     * A pool with a limit, which a driver rounds up to its reservation unit (32 MiB, driver 580).
+     */
     props.maxSize = 4 << 20;
     NEED(cuMemPoolCreate(&pool, &props));
     OK("limit_fits", cuMemAllocFromPoolAsync(&p, 3 << 20, pool, NULL));
@@ -117,7 +119,7 @@ CASE(pool_arguments, CF_CTX)
     RC("get_access_null", cuMemPoolGetAccess(NULL, pool, &there), CUDA_ERROR_INVALID_VALUE);
     there.id = 77;
     RC("get_access_device", cuMemPoolGetAccess(&flags, pool, &there), CUDA_ERROR_INVALID_VALUE);
-    /* Destroyed with memory in use: the memory lives on. */
+    /* Destroyed with memory in use: the memory stays valid. */
     OK("destroy", cuMemPoolDestroy(pool));
     OK("still_there", cuMemsetD8(p, 1, 3 << 20));
     OK("free", cuMemFreeAsync(p, NULL));
@@ -129,7 +131,10 @@ CASE(pool_arguments, CF_CTX)
        CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/* Memory that was freed in a stream and taken again in it: the same memory or not, all that can be asked is as if it had gone. */
+/*
+ * Memory freed in a stream and allocated again in it: whether reused or not, queries are as if it
+ * had been freed.
+ */
 CASE(pool_again, CF_CTX)
 {
     CUmemoryPool pool = NULL;
@@ -154,7 +159,7 @@ CASE(pool_again, CF_CTX)
     OK("freed", cuStreamSynchronize(s));
     OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     cf_u64("used_value", used, 0);
-    /* Neither another size nor another stream gets it before it is free there, too. */
+    /* Another size or another stream does not get it before it is free there, too. */
     OK("alloc_first", cuMemAllocAsync(&a, 8192, s));
     OK("fill_first", cf_fill(a, 2048, 40, s));
     OK("free_first", cuMemFreeAsync(a, s));
@@ -169,7 +174,7 @@ CASE(pool_again, CF_CTX)
     cf_u64("value", v, 190);
     OK("free_size", cuMemFreeAsync(b, s));
     OK("free_other", cuMemFreeAsync(c, other));
-    /* The stream's end, and the wait, find what is freed gone. */
+    /* To the end of the stream, and to the wait, the freed memory is gone. */
     OK("destroy", cuStreamDestroy(s));
     OK("destroy_other", cuStreamDestroy(other));
     OK("complete", cuCtxSynchronize());
@@ -177,7 +182,10 @@ CASE(pool_again, CF_CTX)
     cf_u64("reserved_value", used, 0);
 }
 
-/* A free in the legacy stream comes after the work of blocking streams, and before what they are given later. */
+/*
+ * A free in the legacy stream is ordered after the work of blocking streams, and before their later
+ * work.
+ */
 CASE(pool_legacy_order, CF_CTX)
 {
     CUstream before = NULL, after = NULL, other = NULL;
@@ -190,7 +198,7 @@ CASE(pool_legacy_order, CF_CTX)
     NEED(cuMemAlloc(&flag, 4));
     NEED(cuMemsetD32(flag, 0, 1));
     NEED(cuMemAllocAsync(&p, 4096, NULL));
-    NEED(cf_fill(p, 1024, 1, NULL)); /* a function's first launch loads it, which may wait for all streams */
+    NEED(cf_fill(p, 1024, 1, NULL)); /* loads the function, which may wait for all streams */
     NEED(cuCtxSynchronize());
     OK("wait", cuStreamWaitValue32(before, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
     OK("fill", cf_fill(p, 1024, 3, before));
@@ -210,7 +218,10 @@ CASE(pool_legacy_order, CF_CTX)
     OK("destroy_other", cuStreamDestroy(other));
 }
 
-/* What was freed in a context's stream is free when the context has ended: the pool is the device's. */
+/*
+ * Memory freed in a context's stream is free after the end of the context: the pool belongs to the
+ * device.
+ */
 CASE(pool_context_end, CF_CTX)
 {
     CUmemoryPool pool = NULL;
@@ -241,10 +252,10 @@ static void *ask_for_memory(void *context)
     return NULL;
 }
 
-/* A stream ends while another thread's call has frees in it sent: none is lost. */
+/* A stream ends while another thread's call has just sent its pending frees: none is lost. */
 CASE(pool_stream_ends, CF_ALONE | CF_CTX)
 {
-    const uint32_t rounds = cf_real() ? 400 : 4000; /* a GPU takes milliseconds to make a stream */
+    const uint32_t rounds = cf_real() ? 400 : 4000; /* a GPU takes ms to create a stream */
     CUmemoryPool pool = NULL;
     CUcontext context = NULL;
     CUdeviceptr small = 0, p = 0;
@@ -276,7 +287,10 @@ CASE(pool_stream_ends, CF_ALONE | CF_CTX)
     OK("free_small", cuMemFree(small));
 }
 
-/* More than one block of a size is outstanding in turns; an allocation that fails finds what was freed before it. */
+/*
+ * Several blocks of a size are outstanding; an allocation without free memory finds memory freed
+ * before.
+ */
 CASE(pool_many, CF_CTX)
 {
     CUdeviceptr p[80] = {0}, big = 0;
@@ -309,7 +323,7 @@ static cuuint64_t used_of(CUmemoryPool pool)
     return used;
 }
 
-/* Memory that was freed is given again to its own pool alone, for every two pools and both calls. */
+/* Freed memory is reused by its own pool only, for each pair of pools and both calls. */
 CASE(pool_apart, CF_CTX)
 {
     enum { POOLS = 3 };

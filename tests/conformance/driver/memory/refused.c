@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory after a refused free: unchanged for queries and use; the right call then frees it, once. */
+/*
+ * Memory after a refused free: unchanged for queries and use; the correct call then frees it, once.
+ */
 #include "peer.h"
 
 #include <stdlib.h>
@@ -57,7 +59,7 @@ static bool usable(const struct memory *m)
     CUdeviceptr p = m->p;
     uint8_t byte = 0;
 
-    /* Registered memory may have another address on the device. */
+    /* Registered memory may have a different address on the device. */
     if (m->end == end_registered && cuMemHostGetDevicePointer(&p, (void *)(uintptr_t)m->p, 0) != CUDA_SUCCESS)
         return false;
     return cuMemsetD8(p, 0x5a, m->size) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
@@ -93,7 +95,7 @@ static CUresult unmap_part(struct memory *m)
 
 static CUresult unmap_beyond(struct memory *m)
 {
-    return cuMemUnmap(m->p, m->size + 3 * grain); /* past the end of the reservation, too */
+    return cuMemUnmap(m->p, m->size + 3 * grain); /* beyond the end of the reservation, too */
 }
 
 static CUresult free_reserved(struct memory *m)
@@ -137,7 +139,7 @@ static CUresult (*const ways[])(struct memory *m) = {
     unregister_inside, close_as_ipc,  free_async_nowhere};
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* Whether a way ends that memory, for one of the right ones. */
+/* True if the call is the correct one to end that memory. */
 static bool right(const struct memory *m, CUresult (*way)(struct memory *m))
 {
     const bool pool_or_alloc = m->end == end_alloc || m->end == end_async;
@@ -217,7 +219,7 @@ CASE(refused_end, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* Memory of another process: by a handle, opened once or twice, and of its pool. */
+/* Memory of another process: opened by a handle, once or twice, and from its pool. */
 CASE(refused_opened_memory, CF_ALONE | CF_UB)
 {
     struct peer_msg m = {.op = P_ALLOC, .a = SIZE};
@@ -244,7 +246,7 @@ CASE(refused_opened_memory, CF_ALONE | CF_UB)
     OK("opened_less", cuIpcCloseMemHandle(again));
     opened.name = "opened_twice";
     refused(&opened);
-    /* Each opening takes one closing; one inside the memory is none. */
+    /* Each opening requires one closing; an address inside the memory cannot be closed. */
     for (int i = 0; i < 2; i++)
         NEED(cuIpcOpenMemHandle(&opened.p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     look(&opened, &before);
@@ -260,7 +262,7 @@ CASE(refused_opened_memory, CF_ALONE | CF_UB)
     peer_end(&peer, false);
 }
 
-/* There, so that this process' pool keeps it. */
+/* Allocated there, so that the pool of that process keeps it. */
 CASE(refused_imported_memory, CF_ALONE | CF_UB)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -305,7 +307,7 @@ CASE(refused_imported_memory, CF_ALONE | CF_UB)
     NEED(cuMemPoolDestroy(pool));
 }
 
-/* Each retaining takes one release, however many; handles of one mapping are one object. */
+/* Each retain requires one release, in any number; handles of a mapping are the same object. */
 CASE(refused_retained, CF_CTX)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

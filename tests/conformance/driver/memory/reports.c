@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * What public reports say about memory went wrong elsewhere (llama.cpp, PyTorch, ZLUDA, SCALE, chipStar), with the
- * answers of NVIDIA's manual: memory pools, growing mappings, attributes of pointers, alignment.
+ * Failures of other implementations with memory, from public reports (llama.cpp, PyTorch, ZLUDA,
+ * SCALE, chipStar), with the answers of NVIDIA's manual: memory pools, growing mappings, attributes
+ * of pointers, alignment.
  */
 #include "conform.h"
 
@@ -25,7 +26,7 @@ static CUmemoryPool new_pool(void)
     return pool;
 }
 
-/* PyTorch reads the peaks of the pool and sets them back; only zero may be set. */
+/* PyTorch reads and resets the peaks of the pool; only zero may be set. */
 CASE(report_pool_peaks, CF_CTX)
 {
     CUmemoryPool pool = new_pool();
@@ -57,7 +58,10 @@ CASE(report_pool_peaks, CF_CTX)
     OK("destroy", cuMemPoolDestroy(pool));
 }
 
-/* A pool keeps up to its threshold at a synchronisation; a trim gives it back down to what is asked. */
+/*
+ * A pool keeps memory up to its threshold at a synchronisation; a trim releases memory down to the
+ * requested size.
+ */
 CASE(report_pool_trim, CF_CTX)
 {
     CUmemoryPool pool = new_pool();
@@ -79,7 +83,10 @@ CASE(report_pool_trim, CF_CTX)
     OK("destroy", cuMemPoolDestroy(pool));
 }
 
-/* Memory of one stream, used and freed in another one behind an event; then used from the host at once. */
+/*
+ * Memory of a stream, used and freed in another stream after an event; then used from the host at
+ * once.
+ */
 CASE(report_async_other_stream, CF_CTX)
 {
     CUstream a = NULL, b = NULL;
@@ -119,7 +126,7 @@ static void map_at(CUdeviceptr p, size_t size)
     NEED(cuMemSetAccess(p, size, &rw, 1));
 }
 
-/* The growing pool of llama.cpp, the expandable segments of PyTorch: one range, more and more of it mapped. */
+/* Growing pools of llama.cpp, expandable segments of PyTorch: one range, mapped in steps. */
 CASE(report_growing_mapping, CF_CTX)
 {
     const size_t step = 2 * MIB;
@@ -130,7 +137,7 @@ CASE(report_growing_mapping, CF_CTX)
     NEED(cuMemAlloc(&copy, 4 * step));
     for (unsigned i = 0; i < 4; i++)
         map_at(base + i * step, step);
-    OK("memset", cuMemsetD32(base, 7, step)); /* words: all four */
+    OK("memset", cuMemsetD32(base, 7, step)); /* all four words */
     OK("fill", cf_fill(base + step - 2000, 1000, 3, NULL));
     cf_true("across", cf_filled(base + step - 2000, 1000, 3));
     OK("copy", cuMemcpyDtoD(copy, base, 4 * step));
@@ -150,7 +157,7 @@ CASE(report_growing_mapping, CF_CTX)
     NEED(cuMemFree(copy));
 }
 
-/* What ZLUDA and others were asked for about pointers: of every kind of memory, and past its end. */
+/* Pointer queries of ZLUDA's and other reports: for all kinds of memory, and past its end. */
 CASE(report_pointer_attributes, CF_CTX)
 {
     unsigned type = 0, managed = 0, mapped = 9;
@@ -193,7 +200,7 @@ CASE(report_pointer_attributes, CF_CTX)
     NEED(cuMemFreeHost(host));
 }
 
-/* Two bytes wrong in an address, four in a pitch. */
+/* Misaligned by two bytes in an address, by four in a pitch. */
 CASE(report_memset_alignment, CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -209,7 +216,10 @@ CASE(report_memset_alignment, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* A second context of the device: its memory is copied, its kernels' access is no peer's. */
+/*
+ * A second context of the device: its memory can be copied, and its kernels' access needs no peer
+ * rights.
+ */
 CASE(report_second_context, CF_CTX)
 {
     CUcontext first = NULL, second = NULL;
@@ -235,7 +245,7 @@ CASE(report_second_context, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* Rows with a pitch, a box out of a box, and the shapes that are refused. */
+/* Rows with a pitch, a box out of a box, and refused shapes. */
 CASE(report_copy_shapes, CF_CTX)
 {
     static unsigned char from[64 * 48], to[64 * 48];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Every way to take a right to memory away, each with a kernel that has used it often before (what it caches about
- * memory is warm) and with one that has not: it must end with CUDA_ERROR_ILLEGAL_ADDRESS, and a copy and a memset must be
- * refused or end so. Errors stay, so each is a process of its own. run.sh repeats them with VGPU_SOFT_JIT=0.
+ * Every way to revoke access to memory, each with a kernel that has used the memory often before
+ * (so cached data about it is warm) and with one that has not: the kernel must end with
+ * CUDA_ERROR_ILLEGAL_ADDRESS, and a copy and a memset must be refused or end that way. Errors are
+ * sticky, so each case is a process of its own. run.sh repeats them with VGPU_SOFT_JIT=0.
  */
 #include "conform.h"
 
@@ -19,8 +20,8 @@ struct right {
     CUgraphExec exec;
     void *host;
     size_t size;
-    bool readable;     /* what was taken is the right to write */
-    CUdeviceptr alias; /* the same memory, which stays writable */
+    bool readable;     /* only write access was revoked */
+    CUdeviceptr alias; /* another mapping of the memory, still writable */
 };
 
 struct way {
@@ -50,7 +51,7 @@ static void give_pitch(struct right *r)
 }
 static void give_pinned(struct right *r)
 {
-    NEED(cuMemAllocHost(&r->host, 4u << 20)); /* small ones share a region that stays for the next */
+    NEED(cuMemAllocHost(&r->host, 4u << 20)); /* small ones share a region that is reused */
     NEED(cuMemHostGetDevicePointer(&r->p, r->host, 0));
 }
 static CUresult take_pinned(struct right *r)
@@ -161,7 +162,7 @@ static CUresult take_write(struct right *r)
     return set_access(r->p, r->size, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 
-/* ---- objects that have memory ---- */
+/* ---- objects with memory ---- */
 
 static void give_global(struct right *r)
 {
@@ -176,7 +177,7 @@ static CUresult take_module(struct right *r)
     return cuModuleUnload(r->module);
 }
 
-/* ---- of another device ---- */
+/* ---- memory of another device ---- */
 
 static void give_peer(struct right *r)
 {
@@ -252,13 +253,13 @@ static bool refused(CUresult r)
 
 static void use_often(CUdeviceptr p)
 {
-    for (unsigned i = 0; i < WARM; i++) { /* of one block, and of several for more threads */
+    for (unsigned i = 0; i < WARM; i++) { /* with one block, and with several */
         NEED(cf_fill(p, i & 1 ? N : 64, i, NULL));
         NEED(cuCtxSynchronize());
     }
 }
 
-/* What a kernel that has lost its right does. */
+/* Launches a kernel whose access was revoked. */
 static void launch_again(const struct right *r)
 {
     CUresult result = cf_fill(r->p, 64, 77, NULL);
@@ -267,7 +268,9 @@ static void launch_again(const struct right *r)
     RC("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* What only the host asks for, which may be refused at once, or ends the context as a kernel would. */
+/*
+ * Makes requests by the host only, which may be refused at once, or end the context like a kernel.
+ */
 static void copy_again(const struct right *r)
 {
     static uint32_t words[N];
@@ -284,7 +287,7 @@ static void copy_again(const struct right *r)
     cf_true("memset_refused", refused(result));
 }
 
-/* What the context's end does not take; fails where that has an error. */
+/* Releases memory that the end of the context does not; fails if that has an error. */
 static void give_back(const struct right *r)
 {
     if (r->alias) {
@@ -358,7 +361,7 @@ REVOKE_OF(unmap, give_mapped, take_unmap, CF_CTX)
 REVOKE_OF(access, give_mapped, take_access, CF_CTX)
 REVOKE_OF(write, give_mapped, take_write, CF_CTX)
 REVOKE_OF(module, give_global, take_module, CF_CTX)
-REVOKE_KERNEL(peer, give_peer, take_peer, CF_TWO) /* copies between devices need no such right */
+REVOKE_KERNEL(peer, give_peer, take_peer, CF_TWO) /* copies between devices need no such access */
 REVOKE_OF(peer_free, give_peer, take_peer_free, CF_TWO)
 REVOKE_OF(context, give_peer, take_context, CF_TWO)
 REVOKE_OF(far_access, give_far_mapped, take_access, CF_TWO)

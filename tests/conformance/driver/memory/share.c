@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Physical memory and pools that go to another process by descriptor. */
+/* Physical memory and pools passed to another process by descriptor. */
 #include "peer.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ static CUmemAllocationProp shareable(void)
     return p;
 }
 
-/* As in ipc.c: the second process before cuInit. */
+/* As in ipc.c: starts the second process before cuInit. */
 static void begin(struct peer *p)
 {
     CUcontext c;
@@ -106,7 +106,7 @@ CASE(share_physical, CF_ALONE)
     cf_true("same_type", back.requestedHandleTypes == 0 && back.type == prop.type);
     RC("export_imported", cuMemExportToShareableHandle(&fd2, again, FD, 0), CUDA_ERROR_INVALID_VALUE);
     OK("release_imported", cuMemRelease(again));
-    /* Who has made it gives it up; the other one keeps it. */
+    /* The creator releases it; the other process keeps it. */
     OK("unmap", cuMemUnmap(p, 2 * g));
     OK("release", cuMemRelease(h));
     cf_true("kept", filled_there(&peer, q, 800));

@@ -18,7 +18,7 @@ static CUmemAccessDesc allow(CUmemAccess_flags flags)
     return d;
 }
 
-/* The granularity of device 0; ends the case where virtual memory management is not there. */
+/* The granularity of device 0; ends the case without virtual memory management. */
 static size_t granularity(void)
 {
     CUmemAllocationProp prop = device_prop();
@@ -32,7 +32,7 @@ static size_t granularity(void)
     return g;
 }
 
-/* What ggml's memory pool does: 32 GiB of addresses, and pieces mapped one behind the other. */
+/* As ggml's memory pool: 32 GiB of addresses, mapped piece by piece. */
 CASE(vmm_pool, CF_CTX)
 {
     CUmemAllocationProp prop = device_prop();
@@ -121,7 +121,7 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("properties_value", back.type == prop.type && back.location.type == prop.location.type &&
                                     back.location.id == 0 && !back.requestedHandleTypes);
     RC("properties_null", cuMemGetAllocationPropertiesFromHandle(NULL, h), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) { /* which crashes */
+    if (!cf_real()) { /* a GPU's driver crashes */
         RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234),
            CUDA_ERROR_INVALID_VALUE);
         RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
@@ -152,15 +152,15 @@ CASE(vmm_arguments, CF_CTX)
     RC("retain_null", cuMemRetainAllocationHandle(NULL, (void *)base), CUDA_ERROR_INVALID_VALUE);
     RC("retain_unmapped", cuMemRetainAllocationHandle(&k, (void *)(base + 3 * g)), CUDA_ERROR_INVALID_VALUE);
     OK("retain", cuMemRetainAllocationHandle(&k, (void *)(base + g)));
-    cf_true("retained_same", k == h); /* one object; the first is released twice */
+    cf_true("retained_same", k == h); /* a single object; the first is released twice */
     OK("release", cuMemRelease(k));
     OK("release_retained", cuMemRelease(k));
-    if (!cf_real()) { /* which crashes */
+    if (!cf_real()) { /* a GPU's driver crashes */
         RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
         RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);
     }
     OK("still_mapped", cuMemsetD8(base + 2 * g - 8, 1, 8));
-    /* The same memory at two places, by a handle that was retained after the first one had gone. */
+    /* The same memory at two addresses, by a handle retained after release of the first. */
     OK("retain_2", cuMemRetainAllocationHandle(&k, (void *)base));
     NEED(cuMemAddressReserve(&other, 2 * g, 0, 0, 0));
     OK("map_2", cuMemMap(other, 2 * g, 0, k, 0));
@@ -197,11 +197,11 @@ CASE(vmm_access, CF_CTX)
     cf_u64("get_none_value", flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     RC("get_null", cuMemGetAccess(NULL, &here, base), CUDA_ERROR_INVALID_VALUE);
     RC("get_location", cuMemGetAccess(&flags, NULL, base), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* 580 answers also behind the range */
+    if (!cf_real()) /* driver 580 also answers behind the range */
         RC("get_unmapped", cuMemGetAccess(&flags, &here, base + g), CUDA_ERROR_INVALID_VALUE);
     OK("rw", cuMemSetAccess(base, g, &rw, 1));
     OK("write", cuMemcpyHtoD(base, bytes, sizeof(bytes)));
-    NEED(cuCtxSynchronize()); /* the copy may still be under way, and needs the right to write */
+    NEED(cuCtxSynchronize()); /* the copy may still be running, and needs write access */
     OK("ro", cuMemSetAccess(base, g, &ro, 1));
     OK("get_ro", cuMemGetAccess(&flags, &here, base + g - 1));
     cf_u64("get_ro_value", flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -237,7 +237,7 @@ CASE(vmm_pointers, CF_CTX)
     CUmemGenericAllocationHandle h = 0;
     CUmemorytype type = 0;
     int ordinal = -5;
-    unsigned mapped = 9; /* 4 bytes are written (driver 580) */
+    unsigned mapped = 9; /* only 4 bytes are written (driver 580) */
 
     NEED(cuMemAddressReserve(&base, 8 * g, 0, 0, 0));
     NEED(cuMemCreate(&h, 2 * g, &prop, 0));
@@ -276,7 +276,7 @@ CASE(vmm_pointers, CF_CTX)
        CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Many small mappings, some of them taken away again in the middle. */
+/* Many small mappings, some of them unmapped again in the middle. */
 CASE(vmm_many, CF_CTX)
 {
     enum { N = 64 };
@@ -298,11 +298,11 @@ CASE(vmm_many, CF_CTX)
         ok &= cuMemUnmap(base + i * g, g) == CUDA_SUCCESS;
     cf_true("unmap_odd", ok);
     RC("set_gap", cuMemsetD8(base, 0x22, 2 * g), CUDA_ERROR_INVALID_VALUE);
-    OK("unmap_gap", cuMemUnmap(base, 2 * g)); /* what is mapped there (driver 580) */
+    OK("unmap_gap", cuMemUnmap(base, 2 * g)); /* unmaps the parts that are mapped (driver 580) */
     RC("set_unmapped", cuMemsetD8(base, 0x22, 8), CUDA_ERROR_INVALID_VALUE);
     OK("map_first", cuMemMap(base, g, 0, h[0], 0));
     for (unsigned i = 1; i < N; i += 2)
-        ok &= cuMemMap(base + i * g, g, 0, h[i - 1], 0) == CUDA_SUCCESS; /* its neighbour's */
+        ok &= cuMemMap(base + i * g, g, 0, h[i - 1], 0) == CUDA_SUCCESS; /* of its neighbour */
     cf_true("map_neighbour", ok);
     OK("access_again", cuMemSetAccess(base, N * g, &rw, 1));
     OK("set_first", cf_fill(base, 16, 5, NULL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks of the programs that guest tests run: exit status 0 passed, 1 failed, 77 not run. */
+/* Checks for programs run by guest tests: exit status 0 passed, 1 failed, 77 not run. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -20,7 +20,7 @@
 
 /* Ends the program with status 1 unless the result is as expected. */
 void check_result(CUresult got, CUresult want, const char *call, int line);
-/* Ends the program with status 77; errno says why. */
+/* Ends the program with status 77; the reason is in errno. */
 void check_not_run(const char *why) __attribute__((noreturn));
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Loads libcuda.so.1 by hand, uses it, closes it, and does so again: nothing may hang or crash. */
+/* Loads libcuda.so.1 with dlopen(), uses it, closes it, and repeats: nothing may hang or crash. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdio.h>

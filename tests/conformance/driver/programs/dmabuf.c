@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * dmabuf TEST: dma-bufs in a guest: of pinned memory, and of udmabuf and of other drivers (dmabuf_drm.c) as external
- * memory; what happens when either side ends. Exit status 0: passed, 1: failed (the line says which), 77: it cannot run
- * here, with the reason. `dmabuf list [virtio_gpu]` names the tests.
+ * dmabuf TEST: dma-bufs in a guest: of pinned memory, and of udmabuf and of other drivers
+ * (dmabuf_drm.c) as external memory; also the end of either side. Exit status 0: passed, 1: failed
+ * (the line names the check), 77: cannot run here, with the reason. `dmabuf list [virtio_gpu]`
+ * lists the tests.
  */
 #include "dmabuf.h"
 
@@ -124,7 +125,7 @@ static void test_export(void)
     OK(dm_range(&fd, p, BYTES));
     CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
     CHECK(lseek(fd, 0, SEEK_END) == (off_t)BYTES);
-    OK(dm_range(&two, p + PAGE / 4, 2 * PAGE)); /* once more, a part */
+    OK(dm_range(&two, p + PAGE / 4, 2 * PAGE)); /* again, a part */
     CHECK(two != fd && lseek(two, 0, SEEK_END) == (off_t)(2 * PAGE));
     all = dm_map(fd, BYTES);
     part = dm_map(two, 2 * PAGE);
@@ -138,20 +139,20 @@ static void test_export(void)
     CHECK(mmap(NULL, BYTES + PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     CHECK(mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, PAGE) == MAP_FAILED);
     CHECK(mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED);
-    /* The memory ends first: the dma-buf has its pages still, and new memory has others. */
+    /* The memory is freed first: the dma-buf keeps its pages, and new memory has other pages. */
     OK(cuMemFreeHost(p));
     OK(cuMemHostAlloc((void **)&p, BYTES, 0));
     memset(p, 0xee, BYTES);
     CHECK(all[7] == 77 && all[8] == 1008 && part[0] == 1000 + PAGE / 4);
     close(fd);
     close(two);
-    CHECK(all[8] == 1008); /* the mapping holds it */
+    CHECK(all[8] == 1008); /* held by the mapping */
     munmap(all, BYTES);
     munmap(part, 2 * PAGE);
     OK(cuMemFreeHost(p));
 }
 
-/* Of what else has pages of the guest. */
+/* Other memory with pages of the guest. */
 static void test_kinds(void)
 {
     uint32_t *own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *seen;
@@ -172,7 +173,7 @@ static void test_kinds(void)
     close(fd);
 
     OK(cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_GLOBAL));
-    OK(dm_range(&fd, (void *)(uintptr_t)managed, 2 * PAGE)); /* whole pages, although its end lies in one */
+    OK(dm_range(&fd, (void *)(uintptr_t)managed, 2 * PAGE)); /* whole pages; it ends inside one */
     seen = dm_map(fd, 2 * PAGE);
     dm_fill(managed, 1250, 9);
     CHECK(dm_filled(seen, 1250, 9));
@@ -227,7 +228,7 @@ static void test_refused(void)
     d.flags = CUDA_EXTERNAL_MEMORY_DEDICATED;
     RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     d.flags = 0;
-    d.size = BYTES + 1; /* larger than it is */
+    d.size = BYTES + 1; /* larger than the dma-buf */
     RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     d.size = (unsigned long long)-1;
     RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
@@ -235,7 +236,7 @@ static void test_refused(void)
     CHECK(cuImportExternalMemory(&m, &d) != CUDA_SUCCESS);
     d.size = BYTES;
     OK(cuImportExternalMemory(&m, &d));
-    CHECK(fcntl(fd, F_GETFD) >= 0); /* stays the program's */
+    CHECK(fcntl(fd, F_GETFD) >= 0); /* the descriptor stays open */
     RC(cuExternalMemoryGetMappedBuffer(&device, m, &b), CUDA_ERROR_INVALID_VALUE);
     b.offset = UINT64_MAX;
     RC(cuExternalMemoryGetMappedBuffer(&device, m, &b), CUDA_ERROR_INVALID_VALUE);
@@ -281,7 +282,7 @@ void dm_use_import(int fd, uint32_t *seen)
     OK(cuMemFree(q));
     RC(cuMemFree(q), CUDA_ERROR_INVALID_VALUE);
     OK(cuDestroyExternalMemory(again));
-    OK(cuDestroyExternalMemory(m)); /* its buffer keeps it */
+    OK(cuDestroyExternalMemory(m)); /* held by its buffer */
     dm_fill(p, WORDS, 6);
     CHECK(dm_filled(seen, WORDS, 6));
     OK(cuMemFree(p));
@@ -310,7 +311,7 @@ static void test_udmabuf(void)
     munmap(seen, BYTES);
 }
 
-/* Everything is let go of while a kernel uses the memory. */
+/* Everything is released while a kernel uses the memory. */
 static void test_busy(void)
 {
     uint32_t *p, *flag, one = 1;
@@ -332,7 +333,7 @@ static void test_busy(void)
     OK(cuLaunchKernel(dm_kernel("spin"), 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
     OK(cuMemsetD32Async(q, 3, WORDS, s));
     close(fd);
-    *(volatile uint32_t *)flag = 1; /* what is queued runs beside the following */
+    *(volatile uint32_t *)flag = 1; /* queued work overlaps with the following */
     OK(cuDestroyExternalMemory(m));
     OK(cuMemFree(q));
     OK(cuStreamSynchronize(s));
@@ -360,7 +361,9 @@ void dm_hold(void)
         usleep(20000);
 }
 
-/* Holds a dma-buf whose client ends with the device, until a signal: its bytes must be there then. */
+/*
+ * Holds a dma-buf whose client ends with the device, until a signal: its bytes must still be there.
+ */
 static void test_hold(void)
 {
     uint32_t *p, *seen;
@@ -377,12 +380,12 @@ static void test_hold(void)
     CHECK(p[1] == 1);
     puts("held");
     fflush(stdout);
-    _exit(0); /* the GPU may be gone: nothing to tidy up */
+    _exit(0); /* the GPU may be gone: nothing to clean up */
 }
 
 #define VIRTIO_GPU "virtio_gpu"
 
-/* `list` names those of the first list, `list virtio_gpu` of the second. */
+/* `list` prints the names of the first list, `list virtio_gpu` those of the second. */
 static const struct {
     const char *name;
     void (*run)(void);
@@ -423,7 +426,7 @@ int main(int argc, char **argv)
         if (list && tests[i].list != NULL && strcmp(tests[i].list, more) == 0)
             puts(tests[i].name);
         if (strcmp(name, tests[i].name) == 0) {
-            alarm(600); /* against hanging, in an emulated guest under load */
+            alarm(600); /* against a hang, in an emulated guest under load, s */
             tests[i].run();
             return 0;
         }

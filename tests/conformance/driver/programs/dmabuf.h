@@ -13,11 +13,11 @@
 #define BYTES (16 * PAGE)
 #define WORDS (BYTES / 4)
 
-/* A context and the kernels; not run on a GPU without dma-bufs of pinned memory. */
+/* Creates a context and loads the kernels; not run on a GPU without dma-bufs of pinned memory. */
 void dm_gpu(void);
-/* A kernel of those: fill, spin. */
+/* Returns a kernel: fill, spin. */
 CUfunction dm_kernel(const char *name);
-/* Sets word i to v + i; checks it. */
+/* Sets word i to v + i; dm_filled() checks that. */
 void dm_fill(CUdeviceptr p, unsigned n, unsigned v);
 bool dm_filled(const volatile uint32_t *p, unsigned n, unsigned v);
 /* cuMemGetHandleForAddressRange, cuImportExternalMemory, cuExternalMemoryGetMappedBuffer, mmap of a
@@ -26,10 +26,12 @@ CUresult dm_range(int *fd, const void *p, size_t size);
 CUresult dm_import(CUexternalMemory *m, int fd, unsigned long long size);
 CUdeviceptr dm_buffer(CUexternalMemory m, uint64_t offset, uint64_t size);
 uint32_t *dm_map(int fd, size_t size);
-/* Imports a dma-buf of BYTES twice, and uses it by all means; the bytes are at `seen`, too. */
+/*
+ * Imports a dma-buf of BYTES twice, and uses it in all ways; the bytes are also mapped at `seen`.
+ */
 void dm_use_import(int fd, uint32_t *seen);
 
-/* Says "holding" and returns after SIGUSR1. */
+/* Prints "holding" and returns after SIGUSR1. */
 void dm_hold(void);
 
 /* The tests of dmabuf_drm.c. */
@@ -44,8 +46,10 @@ void dm_virtio_gpu_resource(void);
 void dm_virtio_gpu_export(void);
 void dm_virtio_gpu_hold(void);
 
-/* The tests and the other processes of dmabuf_peer.c; `dm_channel` leads to the test that started
- * it. */
+/*
+ * Tests and other processes of dmabuf_peer.c; `dm_channel` is connected to the test that started
+ * the process.
+ */
 extern int dm_channel;
 void dm_exporter_killed(void);
 void dm_exporter_exits(void);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* conform_dmabuf: memory of other drivers of the guest's kernel (vgem, virtio-gpu) as external memory, and pinned memory
- * as theirs. All of DRM goes through libdrm. */
+/*
+ * conform_dmabuf: memory of other drivers of the guest's kernel (vgem, virtio-gpu) as external
+ * memory, and pinned memory as theirs. All DRM calls go through libdrm.
+ */
 #include "dmabuf.h"
 
 #include <fcntl.h>
@@ -12,7 +14,7 @@
 
 #include "drm_device.h"
 
-/* The tests take the driver's name. */
+/* Opens the device of the driver that the tests name. */
 static int open_device(const char *driver)
 {
     int device = drm_device_open(driver);
@@ -22,7 +24,7 @@ static int open_device(const char *driver)
     return device;
 }
 
-/* A buffer of BYTES. */
+/* Creates a buffer of BYTES. */
 static uint32_t new_dumb(int device, uint32_t **seen)
 {
     uint32_t handle = 0, pitch = 0;
@@ -36,7 +38,7 @@ static uint32_t new_dumb(int device, uint32_t **seen)
     return handle;
 }
 
-/* After the end of an import, and of the descriptor, nothing can be done with them. */
+/* After the end of an import, and of the descriptor, all operations on them fail. */
 static void refused_after_end(int fd)
 {
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC d = {.size = PAGE};
@@ -66,7 +68,7 @@ static void import(const char *driver)
     close(device);
 }
 
-/* The driver lets go of its buffer first: the imported memory stays. */
+/* The driver releases its buffer first: the imported memory stays. */
 static void device_closed_first(const char *driver)
 {
     int device = open_device(driver), fd = -1;
@@ -93,7 +95,7 @@ static void device_closed_first(const char *driver)
     OK(cuDestroyExternalMemory(m));
 }
 
-/* A descriptor that may only be read: kernels may read; what they write does not arrive. */
+/* A read-only descriptor: kernels may read; their writes have no effect. */
 static void import_readonly(const char *driver)
 {
     int device = open_device(driver), fd = -1;
@@ -122,7 +124,7 @@ static void import_readonly(const char *driver)
     CHECK(seen[0] == 17);
 }
 
-/* Pinned memory into the device, and back: the same dma-buf; the device maps its pages. */
+/* Pinned memory exported to the device, and back: the same dma-buf; the device maps its pages. */
 static void export_to(const char *driver)
 {
     int device = open_device(driver), fd = -1, back = -1;
@@ -138,7 +140,7 @@ static void export_to(const char *driver)
     dm_fill((uintptr_t)p, WORDS, 11);
     seen = dm_map(back, BYTES);
     CHECK(dm_filled(seen, WORDS, 11));
-    OK(cuMemFreeHost(p)); /* the device and the mapping keep it */
+    OK(cuMemFreeHost(p)); /* held by the device and the mapping */
     CHECK(dm_filled(seen, WORDS, 11));
     close(back);
     CHECK(drmCloseBufferHandle(device, handle) == 0);
@@ -184,7 +186,7 @@ void dm_virtio_gpu_readonly(void)
     import_readonly("virtio_gpu");
 }
 
-/* Linux's driver imports memory of no other device in 6.1 and 6.12: what it refuses stays usable. */
+/* Linux's driver imports no other device's memory in 6.1 and 6.12: refused memory stays usable. */
 void dm_virtio_gpu_export(void)
 {
     int device = open_device("virtio_gpu"), fd = -1;
@@ -205,7 +207,7 @@ void dm_virtio_gpu_export(void)
     OK(cuMemFreeHost(p));
 }
 
-/* A resource made on the render node, as Mesa makes them; no scanout buffer. */
+/* Creates a resource on the render node, as Mesa does; not a scanout buffer. */
 static uint32_t new_resource(int device, uint32_t **seen)
 {
     struct drm_virtgpu_resource_create r = {
@@ -248,7 +250,7 @@ void dm_virtio_gpu_resource(void)
     munmap(seen, BYTES);
 }
 
-/* For virtgpu.sh: holds an import until a signal; meanwhile either device may go. */
+/* For virtgpu.sh: holds an import until a signal; meanwhile either device may be removed. */
 void dm_virtio_gpu_hold(void)
 {
     int device = open_device("virtio_gpu"), fd = -1;
@@ -272,5 +274,5 @@ void dm_virtio_gpu_hold(void)
     }
     puts("held");
     fflush(stdout);
-    _exit(0); /* the GPU may be gone: nothing to tidy up */
+    _exit(0); /* the GPU may be gone: nothing to clean up */
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* conform_dmabuf: two processes with a dma-buf between them, of which either is killed. */
+/* conform_dmabuf: two processes that share a dma-buf, of which either is killed. */
 #include "dmabuf.h"
 
 #include <signal.h>
@@ -50,7 +50,7 @@ static void hear(char c)
     CHECK(read(dm_channel, &got, 1) == 1 && got == c);
 }
 
-/* The same program as another process. */
+/* Starts the same program as another process. */
 static pid_t start(const char *role)
 {
     int pair[2];
@@ -83,7 +83,7 @@ static void ended(pid_t pid, bool killed)
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Exports, fills with what it is told, and waits for the end. */
+/* Exports, fills as requested, and waits for the end. */
 void dm_role_exporter(void)
 {
     uint32_t *p;
@@ -143,7 +143,7 @@ static void exporter_ends(bool killed)
     CHECK(dm_filled(seen, WORDS, 71));
     OK(cuMemcpyDtoH(&word, p, 4));
     CHECK(word == 71);
-    dm_use_import(fd, seen); /* a new import of what its maker cannot use any more */
+    dm_use_import(fd, seen); /* imported again after its exporter has ended */
     OK(cuMemFree(p));
     OK(cuDestroyExternalMemory(m));
     CHECK(dm_filled(seen, WORDS, 6));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A stream waits for a real fence: one of the kernel's vgem driver, as a sync_file.
- * Exit status 0: passed, 1: failed, 77: there is no such fence here, with the reason.
+ * A stream waits for a fence of the kernel's vgem driver, as a sync_file. Exit status 0: passed, 1:
+ * failed, 77: no such fence here, with the reason.
  */
 #include "conform.h"
 
@@ -30,7 +30,7 @@ int main(void)
 
     if (device < 0)
         return say(77, "no device of the vgem driver");
-    /* The fence is signalled by the kernel after 10 s, so everything else comes before it. */
+    /* The kernel signals the fence after 10 s, so all preparation precedes it. */
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) ||
         cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) || cuStreamSynchronize(stream))
         return say(1, "no context");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * What libcuda forwards to a provider that has what the software GPU lacks: multicast objects and
- * decompression, with the backend's test provider (two devices of 16 multiprocessors). Lines as conform's: `provider.check result`.
+ * Calls that libcuda forwards to a provider with features that the software GPU lacks: multicast
+ * objects and decompression, with the backend's test provider (two devices of 16 multiprocessors).
+ * Lines as printed by conform: `provider.check result`.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -55,7 +56,7 @@ static void start(struct binder *b)
         sched_yield();
 }
 
-/* The worker and the provider refuse what comes too early: that both succeed says that they waited. */
+/* Worker and provider refuse calls that come too early: success of both shows that they waited. */
 static void multicast(void)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -97,7 +98,7 @@ static void multicast(void)
     rc("map", map.result, 0);
     rc("bind_flags", cuMulticastBindMem(object, 0, memory, 0, 2 * M, 1), CUDA_ERROR_INVALID_VALUE);
     rc("bind_nothing", cuMulticastBindMem(object, 0, 0, 0, 2 * M, 0), CUDA_ERROR_INVALID_VALUE);
-    /* Memory bound by its address; the object's own mapping is none. */
+    /* Memory bound by its address; a mapping of the object itself cannot be bound. */
     rc("bind_itself", cuMulticastBindAddr(object, 0, map.at, 2 * M, 0), CUDA_ERROR_INVALID_VALUE);
     rc("map_memory", cuMemMap(map.at + 2 * M, 2 * M, 0, memory, 0), 0);
     rc("bind_address", cuMulticastBindAddr(object, 0, map.at + 2 * M, 2 * M, 0), 0);
@@ -111,7 +112,7 @@ static void multicast(void)
     rc("release_memory", cuMemRelease(memory), 0);
 }
 
-/* Numbers are the provider's; what it keeps in a resource stays with the worker. */
+/* Numbers are those of the provider; data kept in a resource stays with the worker. */
 static void green(void)
 {
     CUdevResource all, part[3], left;
@@ -139,7 +140,7 @@ static void green(void)
     rc("destroy", cuGreenCtxDestroy(g), 0);
 }
 
-/* A batch is sent in pieces: the index of what is wrong counts from its beginning. */
+/* A batch is sent in pieces: the index of an invalid entry counts from the start of the batch. */
 static void decompress(void)
 {
     static CUmemDecompressParams op[600];

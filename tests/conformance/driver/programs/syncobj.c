@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * syncobj TEST: DRM syncobjs of the guest's virtio-gpu as external semaphores: the GPU signals and the kernel waits, and
- * the other way round. All of DRM goes through libdrm. Exit status 0: passed, 1: failed (the line says which), 77: it
- * cannot run here, with the reason. `syncobj list` names the tests.
+ * syncobj TEST: DRM syncobjs of the guest's virtio-gpu as external semaphores: the GPU signals and
+ * the kernel waits, and vice versa. All DRM calls go through libdrm. Exit status 0: passed, 1:
+ * failed (the line names the check), 77: cannot run here, with the reason. `syncobj list` lists the
+ * tests.
  */
 #include "check.h"
 
@@ -20,7 +21,7 @@
 #include "vgem.h"
 
 #define SECOND 1000000000ll
-#define LONG (120 * SECOND) /* more than an emulated guest under load needs */
+#define LONG (120 * SECOND) /* longer than an emulated guest under load needs, ns */
 #define FOR_SUBMIT DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT
 
 /* ---- the GPU ---------------------------------------------------------------------------------- */
@@ -95,7 +96,7 @@ static int64_t after(int64_t ns)
     return ts.tv_sec * SECOND + ts.tv_nsec + ns;
 }
 
-/* A node of virtio-gpu: the render node, or the primary one. */
+/* Opens a node of virtio-gpu: the render node, or the primary node. */
 static int open_virtio_gpu(bool render)
 {
     int device = drm_device_open("virtio_gpu"), node;
@@ -156,14 +157,14 @@ static void test_binary_signal(void)
 
     gpu();
     OK(import(&s, fd, false));
-    CHECK(fcntl(fd, F_GETFD) < 0 && errno == EBADF); /* CUDA has taken it */
+    CHECK(fcntl(fd, F_GETFD) < 0 && errno == EBADF); /* CUDA has taken ownership */
     for (int round = 0; round < 3; round++) {
         launch_late();
         OK(gpu_signal(s, 0));
         CHECK(wait_binary(device, handle, SECOND / 20, FOR_SUBMIT) == -ETIME);
         words[0] = 1;
         CHECK(wait_binary(device, handle, LONG, FOR_SUBMIT) == 0);
-        CHECK(words[1] == 1); /* all work before the signal is done */
+        CHECK(words[1] == 1); /* all work before the signal has completed */
         CHECK(drmSyncobjReset(device, &handle, 1) == 0);
         OK(cuStreamSynchronize(stream));
     }
@@ -185,7 +186,7 @@ static void test_binary_wait(void)
         RC(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
         CHECK(drmSyncobjSignal(device, &handle, 1) == 0);
         OK(cuStreamSynchronize(stream));
-        /* The wait has taken the signal: no fence is in it. */
+        /* The wait has consumed the signal: the syncobj has no fence. */
         CHECK(wait_binary(device, handle, 0, 0) == -EINVAL);
     }
     CHECK(drmSyncobjSignal(device, &handle, 1) == 0); /* before the wait */
@@ -194,7 +195,7 @@ static void test_binary_wait(void)
     OK(cuDestroyExternalSemaphore(s));
 }
 
-/* The syncobj has a fence that is not signalled, as a submission of another driver leaves there. */
+/* The syncobj has an unsignalled fence, as after a submission of another driver. */
 static void test_binary_fence(void)
 {
     int device = open_virtio_gpu(false), vgem = drm_device_open("vgem"), fd, file;
@@ -244,7 +245,7 @@ static void test_timeline_signal(void)
 
     gpu();
     OK(import(&s, fd, true));
-    CHECK(pthread_create(&t, NULL, wait_in_thread, &w) == 0); /* waits before anything is submitted */
+    CHECK(pthread_create(&t, NULL, wait_in_thread, &w) == 0); /* waits before any submission */
     OK(gpu_signal(s, 3));
     OK(cuStreamSynchronize(stream));
     CHECK(point_of(device, handle) == 3 && wait_point(device, handle, 3, 0) == 0);
@@ -279,8 +280,8 @@ static void test_timeline_wait(void)
     RC(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     CHECK(drmSyncobjTimelineSignal(device, &handle, &five, 1) == 0);
     OK(cuStreamSynchronize(stream));
-    OK(gpu_wait(s, 4)); /* was passed */
-    OK(gpu_wait(s, 5)); /* nothing is taken */
+    OK(gpu_wait(s, 4)); /* already passed */
+    OK(gpu_wait(s, 5)); /* nothing is consumed */
     OK(gpu_wait(s, 0));
     OK(cuStreamSynchronize(stream));
     CHECK(point_of(device, handle) == 5);
@@ -308,7 +309,7 @@ static void test_timeline_fence(void)
     if (vgem_fence_signal(vgem, fence) != 0)
         check_not_run("the kernel signalled the fence first");
     OK(cuStreamSynchronize(stream));
-    OK(gpu_signal(s, 5)); /* ours behind that of another driver */
+    OK(gpu_signal(s, 5)); /* after a signal of another driver */
     OK(cuStreamSynchronize(stream));
     CHECK(wait_point(device, handle, 5, 0) == 0);
     OK(cuDestroyExternalSemaphore(s));
@@ -336,7 +337,7 @@ static void test_timeline_process(void)
     }
     gpu();
     OK(import(&s, fd, true));
-    CHECK(drmSyncobjDestroy(device, handle) == 0); /* the semaphore keeps it */
+    CHECK(drmSyncobjDestroy(device, handle) == 0); /* held by the semaphore */
     close(device);
     for (uint64_t point = 1; point < 9; point += 2) {
         OK(gpu_signal(s, point));
@@ -359,12 +360,12 @@ static void test_destroyed(void)
 
     gpu();
     RC(cuImportExternalSemaphore(&s, &d), CUDA_ERROR_INVALID_VALUE);
-    CHECK(fcntl(fd, F_GETFD) >= 0); /* stays the program's */
+    CHECK(fcntl(fd, F_GETFD) >= 0); /* the descriptor stays open */
     OK(import(&same, dup(fd), false));
     OK(import(&s, fd, false));
-    RC(import(&s, fd, false), CUDA_ERROR_INVALID_VALUE); /* closed by the import before */
+    RC(import(&s, fd, false), CUDA_ERROR_INVALID_VALUE); /* closed by the earlier import */
     OK(gpu_wait(s, 0));
-    OK(cuDestroyExternalSemaphore(s)); /* the work keeps it */
+    OK(cuDestroyExternalSemaphore(s)); /* held by the work */
     RC(cuDestroyExternalSemaphore(s), CUDA_ERROR_INVALID_HANDLE);
     RC(gpu_signal(s, 0), CUDA_ERROR_INVALID_HANDLE);
     RC(gpu_wait(s, 0), CUDA_ERROR_INVALID_HANDLE);
@@ -373,7 +374,7 @@ static void test_destroyed(void)
     OK(cuStreamSynchronize(stream));
     OK(gpu_signal(same, 0));
     CHECK(wait_binary(device, handle, LONG, FOR_SUBMIT) == 0);
-    /* Both ends are closed while a wait sleeps, and the context goes. */
+    /* Both ends are closed while a wait sleeps, and the context ends. */
     OK(cuStreamSynchronize(stream));
     CHECK(drmSyncobjReset(device, &handle, 1) == 0);
     OK(gpu_wait(same, 0));
@@ -382,7 +383,10 @@ static void test_destroyed(void)
     OK(cuDevicePrimaryCtxReset(0));
 }
 
-/* For virtgpu.sh, which kills it while a wait sleeps, or takes virtio-gpu away: that ends the wait with an error. */
+/*
+ * For virtgpu.sh, which kills it while a wait sleeps, or removes virtio-gpu: that ends the wait
+ * with an error.
+ */
 static void test_hold(void)
 {
     int device = open_virtio_gpu(false), fd;
@@ -425,7 +429,7 @@ int main(int argc, char **argv)
         if (list && i < NUMBER - 1)
             puts(tests[i].name);
         if (strcmp(name, tests[i].name) == 0) {
-            alarm(600); /* against hanging, in an emulated guest under load */
+            alarm(600); /* against a hang, in an emulated guest under load, s */
             tests[i].run();
             return 0;
         }

@@ -7,7 +7,7 @@
 #include <xf86drm.h>
 #include <xf86drmMode.h>
 
-/* Linux, include/uapi/drm/vgem_drm.h, which neither libdrm nor Debian's linux-libc-dev has. */
+/* From include/uapi/drm/vgem_drm.h of Linux, absent from libdrm and Debian's linux-libc-dev. */
 struct vgem_attach {
     uint32_t handle, flags, fence, pad;
 };
@@ -18,9 +18,9 @@ struct vgem_signal {
 #define SIGNAL DRM_IOW(DRM_COMMAND_BASE + 2, struct vgem_signal)
 #define WRITER 1
 
-/* linux/dma-buf.h has it since Linux 6.0; the headers of a build machine may be older. */
+/* In linux/dma-buf.h since Linux 6.0; the headers of a build machine may be older. */
 struct sync_export {
-    uint32_t flags; /* 1: what a reader waits for */
+    uint32_t flags; /* 1: the fences that a reader waits for */
     int32_t fd;
 };
 #define EXPORT _IOWR('b', 2, struct sync_export)

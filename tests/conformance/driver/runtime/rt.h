@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the parts of conform_rt_* share: one line and one count for each check.
+// Shared by the parts of conform_rt_*: a line of output and a count for each check.
 #ifndef RT_H
 #define RT_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Stream capture: what becomes of the calls on a captured stream, and which are errors. */
+/* Stream capture: effect of calls on a captured stream, and errors. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -145,7 +145,7 @@ CASE(capture_fork_join, CF_CTX)
     cf_u64("dependencies_count", n, 0);
     OK("run", once(g, a));
     cf_true("right", cf_filled(p, N, 2) && cf_filled(q, N, 5));
-    /* The event belongs to the capture that has ended. */
+    /* The event belongs to a capture that has ended. */
     RC_IN("captured_event", cuEventSynchronize(join), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE,
           CUDA_ERROR_CAPTURED_EVENT);
     NEED(cuGraphDestroy(g));
@@ -186,12 +186,12 @@ CASE(capture_errors, CF_CTX)
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     RC("sync", cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("end_invalid_2", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* An event that was recorded outside. */
+    /* An event recorded outside. */
     NEED(cuEventRecord(e, other));
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     RC("isolation", cuStreamWaitEvent(s, e, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     RC("end_invalid_3", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* Two captures that meet. */
+    /* Two captures are joined. */
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     NEED(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
     NEED(cf_launch(cf_func("k_nop"), 1, 1, 0, other, NULL));
@@ -199,7 +199,7 @@ CASE(capture_errors, CF_CTX)
     RC("merge", cuStreamWaitEvent(s, e, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
     RC("end_invalid_4", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     RC("end_invalid_5", cuStreamEndCapture(other, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* A branch that is not joined, and the end asked of a branch. */
+    /* A branch that is not joined, and an attempt to end the capture in a branch. */
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     NEED(cf_launch(cf_func("k_nop"), 1, 1, 0, s, NULL));
     NEED(cuEventRecord(e, s));
@@ -208,7 +208,7 @@ CASE(capture_errors, CF_CTX)
     RC("unjoined", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
     OK("is_none", cuStreamIsCapturing(other, &status));
     cf_u64("is_none_value", status, CU_STREAM_CAPTURE_STATUS_NONE);
-    /* Handles that are none. */
+    /* Invalid handles. */
     RC("instantiate_null", cuGraphInstantiate(&x, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     RC("launch_null", cuGraphLaunch(NULL, s), CUDA_ERROR_INVALID_VALUE);
     RC("destroy_null", cuGraphDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
@@ -264,7 +264,7 @@ CASE(capture_threads, CF_CTX)
     pthread_create(&t, NULL, end_it, &a);
     pthread_join(t, NULL);
     RC("wrong_thread", a.r, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    RC("end", cuStreamEndCapture(a.s, &g), CUDA_ERROR_ILLEGAL_STATE); /* it has ended nevertheless */
+    RC("end", cuStreamEndCapture(a.s, &g), CUDA_ERROR_ILLEGAL_STATE); /* ended nevertheless */
     NEED(cuStreamBeginCapture(a.s, CU_STREAM_CAPTURE_MODE_RELAXED));
     pthread_create(&t, NULL, end_it, &a);
     pthread_join(t, NULL);
@@ -342,7 +342,10 @@ CASE(capture_host_func, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* A graph that is there already need not be asked for; a forked stream may go once it is joined. */
+/*
+ * The graph of a capture to an existing graph need not be returned; a forked stream may be
+ * destroyed after the join.
+ */
 CASE(capture_to_graph_ends, CF_CTX)
 {
     CUstream s = new_stream(), fork = new_stream();
@@ -372,7 +375,7 @@ CASE(capture_to_graph_ends, CF_CTX)
     cf_true("right", cf_filled(p, N, 2));
     NEED(cuGraphExecDestroy(x));
     NEED(cuGraphDestroy(g));
-    /* Without the join the end says so. */
+    /* Without the join the end of the capture fails. */
     NEED(cuStreamCreate(&fork, CU_STREAM_NON_BLOCKING));
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     NEED(cf_fill(p, N, 1, s));
@@ -462,7 +465,7 @@ CASE(capture_update, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
-/* An executable graph that is launched within a capture becomes a child of the new one. */
+/* An executable graph launched during a capture becomes a child of the new graph. */
 CASE(capture_nested, CF_CTX)
 {
     CUstream s = new_stream();
@@ -477,7 +480,7 @@ CASE(capture_nested, CF_CTX)
     NEED(cuGraphInstantiate(&x, g, 0));
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     NEED(cf_fill(p, N, 1, s));
-    /* A GPU's driver (580) refuses that. */
+    /* A GPU's driver (580) refuses this. */
     const CUresult r = cuGraphLaunch(x, s);
     RC_IN("launch_in_capture", r, CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("launch_in_capture_2", cuGraphLaunch(x, s), r);
@@ -526,7 +529,9 @@ static CUresult end_and_destroy(CUstream s, size_t *nodes)
     return r;
 }
 
-/* What may change between two calls which streams and events are part of a capture: the next call says so at once. */
+/*
+ * Changes of the set of captured streams and events between two calls are visible to the next call.
+ */
 CASE(capture_changes, CF_CTX)
 {
     CUstream s[3] = {new_stream(), new_stream(), new_stream()};
@@ -539,7 +544,7 @@ CASE(capture_changes, CF_CTX)
     NEED(cuEventCreate(&f, CU_EVENT_DISABLE_TIMING));
     NEED(cf_fill(p, 8, 0, s[0]));
     NEED(cuCtxSynchronize());
-    /* An event that is recorded anew outside is none of the capture any more. */
+    /* An event recorded again outside no longer belongs to the capture. */
     NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
     OK("first", cf_fill(p, 8, 1, s[0]));
     OK("record", cuEventRecord(e, s[0]));
@@ -550,7 +555,7 @@ CASE(capture_changes, CF_CTX)
     RC("wait_inside", cuStreamWaitEvent(s[0], e, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     RC("fill_after", cf_fill(p, 8, 1, s[0]), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     RC("end_outside", end_and_destroy(s[0], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* An event of a capture that has ended, while the next one is under way. */
+    /* An event of an ended capture, during the next capture. */
     NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
     NEED(cuEventRecord(e, s[0]));
     OK("end_first", end_and_destroy(s[0], &n));
@@ -565,7 +570,7 @@ CASE(capture_changes, CF_CTX)
     OK("record_joined", cuEventRecord(f, s[1]));
     OK("join_back", cuStreamWaitEvent(s[0], f, 0));
     OK("join_twice", cuStreamWaitEvent(s[0], f, 0));
-    /* A stream joins anew after it was part of a capture, and of another one. */
+    /* A stream joins again after it was part of a capture, and of another. */
     OK("end_next", end_and_destroy(s[0], &n));
     cf_u64("end_next_nodes", n, 3);
     OK("status_ended", cuStreamIsCapturing(s[1], &status));
@@ -580,7 +585,7 @@ CASE(capture_changes, CF_CTX)
     RC("merge", cuStreamWaitEvent(s[0], e, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
     RC("end_merge", end_and_destroy(s[0], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     RC("end_merge_other", end_and_destroy(s[2], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    /* Work that has not run: only captured. */
+    /* Captured work has not run. */
     NEED(cuCtxSynchronize());
     cf_true("not_run", cf_filled(p, 8, 0));
     NEED(cuEventDestroy(e));

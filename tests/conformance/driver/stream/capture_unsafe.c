@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* Calls that are potentially unsafe while a stream captures: what each capture mode forbids, and to which thread. */
+/*
+ * Calls that are potentially unsafe while a stream captures: the calls forbidden by each capture
+ * mode, and the threads affected.
+ */
 #include "conform.h"
 
 #include <pthread.h>
 
 struct other {
     CUcontext ctx;
-    bool relax; /* first: cuThreadExchangeStreamCaptureMode */
+    bool relax; /* calls cuThreadExchangeStreamCaptureMode first */
     CUstreamCaptureMode mode;
     CUresult r;
 };
@@ -44,7 +47,7 @@ static CUresult end_capture(CUstream s)
     return r;
 }
 
-/* Calls of which no manual says that they are unsafe, and that a GPU's driver refuses. */
+/* Calls that no manual documents as unsafe, but that a GPU's driver refuses. */
 static CUresult unload_library(CUmodule m)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -90,7 +93,7 @@ static CUresult set_pool(CUmodule m)
 
 #define UNSAFE 5u
 
-/* Refused in the modes of captures that forbid it; what is asked of a relaxed one is done. */
+/* Refused in capture modes that forbid the call; a relaxed capture allows it. */
 static void each_unsafe(unsigned i, CUstream s, CUmodule m)
 {
     static const struct {
@@ -146,7 +149,7 @@ CASE(capture_unsafe, CF_CTX)
     RC("host", cuMemHostAlloc(&host, 64, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("end_host", end_capture(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     NEED(cuStreamBeginCapture(s, global));
-    OK("module", cuModuleLoadData(&m, cf_ptx)); /* PyTorch and Triton load code that they capture */
+    OK("module", cuModuleLoadData(&m, cf_ptx)); /* PyTorch and Triton load code while capturing */
     OK("end_module", end_capture(s));
     for (unsigned i = 0; i < UNSAFE; i++)
         each_unsafe(i, s, m);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * External semaphores on streams. The other API is this process, which has the other end of an eventfd
- * (a binary semaphore) or of a counter in a memfd (a timeline). A physical GPU's own driver knows
- * neither, so these cases are not run directly on one.
+ * External semaphores on streams. This process acts as the other API, with the other end of an
+ * eventfd (a binary semaphore) or of a counter in a memfd (a timeline). A physical GPU's own driver
+ * supports neither, so these cases do not run directly on it.
  */
 #include "stream/other_api.h"
 
@@ -55,7 +55,7 @@ CASE(extsem_import, CF_CTX | CF_UB)
     OK("destroy_counter", cuDestroyExternalSemaphore(s));
 }
 
-/* Each is refused, and the descriptor stays the program's. */
+/* Each import is refused, and the descriptor stays open. */
 CASE(extsem_import_refused, CF_CTX | CF_UB)
 {
     struct vgp_extsem_page *page;
@@ -225,9 +225,9 @@ CASE(extsem_between_streams, CF_CTX | CF_UB)
         cf_sem_event(&event[i]);
         both[1] = event[i].cuda;
         NEED(cuWaitExternalSemaphoresAsync(both, wait, 2, s[i]));
-        NEED(cf_sem_signal(&event[i], 0, s[i])); /* behind the wait */
+        NEED(cf_sem_signal(&event[i], 0, s[i])); /* after the wait */
     }
-    gate = cf_gate_put(last); /* a host function that runs, while all of them wait */
+    gate = cf_gate_put(last); /* a host function that runs while all of them wait */
     for (int i = 0; i < WAITERS; i++)
         all = all && cuStreamQuery(s[i]) == CUDA_ERROR_NOT_READY;
     cf_true("all_wait", all);
@@ -250,7 +250,7 @@ CASE(extsem_between_streams, CF_CTX | CF_UB)
     NEED(cuStreamDestroy(last));
 }
 
-/* More waits than the worker has words for streams to wait for. */
+/* More waits than the worker has words for waiting streams. */
 CASE(extsem_many, CF_CTX | CF_UB)
 {
     enum { WAITS = 400 };
@@ -308,7 +308,7 @@ CASE(extsem_ping_pong, CF_CTX | CF_UB)
     NEED(cuStreamDestroy(s));
 }
 
-/* A semaphore that work uses may be destroyed: the work keeps what is behind it. */
+/* A semaphore in use may be destroyed: the work holds the object behind it. */
 CASE(extsem_destroyed_early, CF_CTX | CF_UB)
 {
     CUstream s = new_stream();
@@ -327,8 +327,10 @@ CASE(extsem_destroyed_early, CF_CTX | CF_UB)
     NEED(cuStreamDestroy(s));
 }
 
-/* A context that is destroyed does not wait for a signal that never comes; nothing behind the wait
- * is signalled. The process goes on. */
+/*
+ * Destruction of a context does not wait for a signal that never comes; signals after the wait are
+ * not sent. The process continues.
+ */
 CASE(extsem_context_ends, CF_CTX | CF_UB | CF_ALONE)
 {
     CUcontext ctx = NULL, old = NULL;
@@ -355,7 +357,7 @@ CASE(extsem_context_ends, CF_CTX | CF_UB | CF_ALONE)
     NEED(cuCtxSetCurrent(old));
 }
 
-/* The kernel's number of an eventfd's counter; -1: the descriptor is none. */
+/* The kernel's id of an eventfd's counter; -1: not an eventfd. */
 static int counter_of(int fd)
 {
     char path[60], line[80];
@@ -372,13 +374,16 @@ static int counter_of(int fd)
     return id;
 }
 
-/* The object behind a semaphore fails: another file, a pipe without a reader, takes the place of CUDA's descriptor. */
+/*
+ * Makes the object behind a semaphore fail: another file, a pipe without a reader, replaces CUDA's
+ * descriptor.
+ */
 static void *fail_later(void *arg)
 {
     const struct cf_sem *sem = arg;
     int ends[2], id = counter_of(sem->fd);
 
-    usleep(200000); /* the other thread waits by then, or the case has nothing to show */
+    usleep(200000); /* the other thread should wait by then; otherwise the case is not meaningful */
     if (pipe(ends) != 0)
         return NULL;
     close(ends[0]);
@@ -412,7 +417,7 @@ static CUresult wait_by(const char *how, CUdeviceptr p, CUstream s)
     return r;
 }
 
-/* The call that waits meanwhile has the error, like all that follow: the stream's order was not kept. */
+/* The waiting call returns the error, like all later calls, as the stream's order was not kept. */
 CASE(extsem_fails, CF_CTX | CF_UB | CF_ALONE)
 {
     static const char *const ways[] = {"stream", "context", "copy", "event", "query"};
@@ -455,7 +460,7 @@ static CUstream green_stream(CUgreenCtx *green)
     return s;
 }
 
-/* The same for a green context, whose base goes on. */
+/* The same for a green context, whose base context continues. */
 CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
 {
     struct cf_sem never, behind;
@@ -477,7 +482,7 @@ CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
     cf_true("signalled", cf_sem_is_set(&behind));
 }
 
-/* The base of a green context fails with it. */
+/* The base context of a green context fails with it. */
 CASE(extsem_fails_green, CF_CTX | CF_UB | CF_ALONE)
 {
     CUcontext base = NULL;
@@ -508,12 +513,15 @@ static void *open_later(void *arg)
 {
     const struct opener *o = arg;
 
-    usleep(300000); /* the other thread is in cuGreenCtxDestroy() by then, or the case has nothing to show */
+    usleep(300000); /* the other thread should be in cuGreenCtxDestroy() by then */
     cf_gate_open(o->gate);
     return NULL;
 }
 
-/* The end of a green context waits for its base's work, in which a host function runs: that has to be able to end. */
+/*
+ * Destruction of a green context waits for work of its base context with a running host function,
+ * which must be able to finish.
+ */
 CASE(extsem_green_ends_busy, CF_CTX | CF_UB | CF_ALONE)
 {
     CUcontext base = NULL;
@@ -553,7 +561,7 @@ bool cf_sem_leave(const char *how)
     return r == CUDA_SUCCESS;
 }
 
-/* Programs that end while a stream waits end all the same. */
+/* Programs exit normally while a stream waits. */
 CASE(extsem_process_ends, CF_ALONE | CF_UB)
 {
     char out[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host functions by each way to issue them: each runs although the program makes no further call, as often as it was issued,
- * and a callback is told how its stream is.
+ * Host functions issued in each way: each runs without a further call of the program, as often as
+ * it was issued, and a callback receives the status of its stream.
  */
 #include "conform.h"
 
@@ -9,7 +9,7 @@
 
 #define LIMIT_S 20
 #define NODES 3u
-#define REST_US 600000 /* threads of the library that have nothing to do sleep by then */
+#define REST_US 600000 /* time after which idle threads of the library sleep, us */
 
 static unsigned runs; /* by atomic accesses */
 static int told;
@@ -26,7 +26,7 @@ static void CUDA_CB count_after(CUstream stream, CUresult r, void *p)
     count(p);
 }
 
-/* A graph with n host functions, one after another. */
+/* Creates a graph with n host functions in sequence. */
 static CUgraph graph_of(unsigned n)
 {
     const CUDA_HOST_NODE_PARAMS host = {.fn = count, .userData = &runs};
@@ -39,7 +39,7 @@ static CUgraph graph_of(unsigned n)
     return g;
 }
 
-/* A graph with n nodes and no host function. */
+/* Creates a graph with n nodes and no host function. */
 static CUgraph graph_without(unsigned n)
 {
     CUgraphNode node = NULL;
@@ -105,7 +105,7 @@ static CUgraphExec by_params(CUstream s)
     return x;
 }
 
-/* A child graph's host functions are replaced. */
+/* The host functions of a child graph are replaced. */
 static CUgraphExec by_child_update(CUstream s)
 {
     CUgraph with = graph_of(NODES), outer = graph_in_graph(graph_of(NODES));
@@ -134,7 +134,7 @@ static CUgraphExec by_update(CUstream s)
     return x;
 }
 
-/* Refused, and what it had stays. */
+/* A refused update keeps the old functions. */
 static CUgraphExec by_refused_update(CUstream s)
 {
     CUgraph without = graph_without(NODES + 1);
@@ -195,7 +195,10 @@ CASE(host_alone_graphs, CF_CTX | CF_ALONE)
     NEED(cuStreamDestroy(s));
 }
 
-/* A callback is told the status of its stream: that of one that has failed, too, which runs no host function. */
+/*
+ * A callback receives the status of its stream, even of a failed stream, which runs no host
+ * function.
+ */
 CASE(host_alone_status, CF_CTX | CF_ALONE)
 {
     volatile uint32_t *word = NULL;

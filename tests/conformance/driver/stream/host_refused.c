@@ -9,7 +9,7 @@
 
 #define LIMIT_S 20
 #define TIMES 3
-#define REST_US 1500000 /* every thread of the library has gone to sleep by then */
+#define REST_US 1500000 /* time after which all threads of the library sleep, us */
 
 static int good, bad; /* by atomic accesses */
 
@@ -25,7 +25,7 @@ static void CUDA_CB count_after(CUstream stream, CUresult r, void *p)
     count(p);
 }
 
-/* Only looks, so that no call of the program reads what the device says. */
+/* Polls memory only, without a call that reads from the device. */
 static bool ran(const int *p, int want)
 {
     for (int i = 0; i < LIMIT_S * 1000 && __atomic_load_n(p, __ATOMIC_RELAXED) < want; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The other API's side of external semaphores, by the layout of docs/semaphores.md. */
+/* The other API's side of external semaphores, with the layout of docs/semaphores.md. */
 #include "stream/other_api.h"
 
 #include <fcntl.h>

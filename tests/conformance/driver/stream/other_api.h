@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* External semaphores as seen by another API: shared code of the cases of stream/extsem.c, graph/extsem.c
- * and graph/operations.c. */
+/*
+ * External semaphores as seen by another API: shared code of the cases of stream/extsem.c,
+ * graph/extsem.c and graph/operations.c.
+ */
 #ifndef OTHER_API_H
 #define OTHER_API_H
 
@@ -8,31 +10,31 @@
 
 #include "../../../../lib/extsem/extsem.h"
 
-/* A semaphore for CUDA, and the other API's end of it. */
+/* A semaphore for CUDA, with the other API's end. */
 struct cf_sem {
     CUexternalSemaphore cuda;
     int fd;                       /* an eventfd, else -1 */
     struct vgp_extsem_page *page; /* of a counter, else NULL */
 };
 
-/* An eventfd; ends the case when it cannot be imported. */
+/* Creates a semaphore from an eventfd; ends the case if it cannot be imported. */
 void cf_sem_event(struct cf_sem *s);
-/* A counter in a memfd, sealed or not; -1: not supported by the system. */
+/* Creates a counter in a memfd, sealed or not. Descriptor; -1: not supported by the system. */
 int cf_counter(bool sealed, size_t size, struct vgp_extsem_page **page);
 void cf_sem_counter(struct cf_sem *s);
-/* The other API signals: a binary one, or a counter to a value. */
+/* Signals from the other API: a binary semaphore, or a counter to a value. */
 void cf_sem_set(struct cf_sem *s, uint64_t value);
-/* The other API queries whether the binary semaphore is set. */
+/* Queries from the other API whether the binary semaphore is set. */
 bool cf_sem_is_set(const struct cf_sem *s);
 uint64_t cf_sem_value(const struct cf_sem *s);
 void cf_sem_end(struct cf_sem *s);
 
-/* One semaphore. */
+/* Operations on a single semaphore. */
 CUresult cf_sem_signal(struct cf_sem *s, uint64_t value, CUstream stream);
 CUresult cf_sem_wait(struct cf_sem *s, uint64_t value, CUstream stream);
 CUexternalSemaphore cf_sem_import(CUexternalSemaphoreHandleType type, int fd, CUresult *r);
 
-/* Leaves the process with a wait outstanding: how is exit, _exit or kill. */
+/* Ends the process with a wait outstanding; how: exit, _exit or kill. */
 bool cf_sem_leave(const char *how);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs that only look at memory: what the library and the device do in the background is done without a call of CUDA
- * that waits, or any other. Each way twice, and both times after a rest, in which every thread has gone to sleep.
+ * Programs that only poll memory: background work of the library and the device completes without
+ * any further CUDA call. Each way twice, both times after an idle period in which all threads have
+ * gone to sleep.
  */
 #include "conform.h"
 
@@ -11,14 +12,14 @@
 #define LIMIT_S 20
 
 struct word {
-    volatile uint32_t *at; /* of the host, mapped */
+    volatile uint32_t *at; /* mapped host memory */
     CUdeviceptr d;
 };
 
 struct way {
     const char *name;
     void (*prepare)(struct word *w);
-    /* Issues work that sets the word to `value`, soon. */
+    /* Issues work that soon sets the word to `value`. */
     void (*issue)(struct word *w, uint32_t value);
     void (*end)(void);
 };
@@ -72,11 +73,11 @@ static void by_callback(struct word *w, uint32_t value)
     NEED(cuStreamAddCallback(s, put_after, NULL, 0));
 }
 
-/* The one behind the other, in two streams. */
+/* Two dependent operations in two streams. */
 static void by_two_streams(struct word *w, uint32_t value)
 {
     (void)w;
-    NEED(cuLaunchHostFunc(s, put, NULL)); /* the value of the time before */
+    NEED(cuLaunchHostFunc(s, put, NULL)); /* puts the previous value */
     NEED(cuEventRecord(event, s));
     NEED(cuStreamWaitEvent(t, event, 0));
     __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
@@ -88,7 +89,7 @@ static void by_write_value(struct word *w, uint32_t value)
     NEED(cuStreamWriteValue32(s, w->d, value, 0));
 }
 
-/* Behind a wait that this processor's write ends. */
+/* After a wait that is ended by a write of this processor. */
 static void by_waiting(struct word *w, uint32_t value)
 {
     w->at[1] = 0;
@@ -162,7 +163,7 @@ static void graph_end(void)
     streams_end();
 }
 
-/* The destructor of an object that a graph has kept. */
+/* The destructor of an object kept by a graph. */
 static void by_user_object(struct word *w, uint32_t value)
 {
     CUuserObject o;
@@ -175,7 +176,7 @@ static void by_user_object(struct word *w, uint32_t value)
     NEED(cuGraphDestroy(graph));
 }
 
-/* Many at once: the last one counts. */
+/* Many at once: the last value counts. */
 static void by_many(struct word *w, uint32_t value)
 {
     for (unsigned i = 0; i < 40; i++)
@@ -230,7 +231,7 @@ static void poll_for(const struct way *way)
     NEED(cuMemFreeHost(p));
 }
 
-/* Each in a process of its own, so that no thread of the library has been started before for something else. */
+/* Each in a separate process, so that no thread of the library was started before. */
 #define POLLED(i, ident) \
     CASE(polled_##ident, CF_CTX | CF_ALONE) \
     { \
@@ -249,7 +250,7 @@ POLLED(9, graph)
 POLLED(10, captured)
 POLLED(11, user_object)
 
-/* One after the other in one process. */
+/* In sequence in one process. */
 CASE(polled_in_turn, CF_CTX | CF_ALONE)
 {
     for (unsigned i = sizeof(ways) / sizeof(ways[0]); i-- > 0;)

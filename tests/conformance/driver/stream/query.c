@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What queries of events and streams say, however often they are made and whoever has seen what before. */
+/*
+ * Answers of queries of events and streams, for any number of queries and any completion already
+ * observed.
+ */
 #include "conform.h"
 
 #include <pthread.h>
@@ -19,7 +22,7 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Asks until it is complete; false: it never was. */
+/* Queries until complete; false: never completed. */
 static bool comes(CUevent e, CUstream s)
 {
     double end = seconds() + 60;
@@ -42,23 +45,23 @@ static unsigned next_random(unsigned n)
     return (unsigned)(state % n);
 }
 
-/* ---- many times, in any order, beside what must be the answer ---- */
+/* ---- many queries in any order, compared with a model ---- */
 
 struct world {
     CUstream stream[STREAMS];
-    /* NULL: nothing keeps the stream from running dry. One at a time: host functions may run one after another. */
+    /* NULL: no gate in the stream. At most one, as host functions may run one after another. */
     struct cf_gate *gate[STREAMS];
-    int closed; /* where there is one, or -1 */
+    int closed; /* stream with a closed gate, or -1 */
     CUevent event[EVENTS];
     int on[EVENTS];         /* the stream of the latest record; -1: none */
     unsigned order[EVENTS]; /* of that record */
-    bool complete[EVENTS];  /* somebody has seen it */
-    bool behind[EVENTS];    /* a closed gate */
+    bool complete[EVENTS];  /* completion was observed */
+    bool behind[EVENTS];    /* behind a closed gate */
     unsigned records, stale, never, early;
     CUdeviceptr p;
 };
 
-/* All that came before it in its stream is complete. */
+/* Marks earlier work of the stream as complete. */
 static void seen(struct world *w, int stream, unsigned order)
 {
     for (int i = 0; i < EVENTS; i++)
@@ -108,7 +111,7 @@ static void renew(struct world *w, int i)
     w->complete[i] = w->behind[i] = false;
 }
 
-/* Waits in one of several ways, after which all of the stream is complete. */
+/* Waits in one of several ways, after which all work of the stream is complete. */
 static void wait_for(struct world *w, int s)
 {
     unsigned how = next_random(4);
@@ -121,7 +124,7 @@ static void wait_for(struct world *w, int s)
     else if (how == 1)
         w->never += !comes(NULL, w->stream[s]);
     else if (how == 2)
-        cf_gate_open(cf_gate_put(w->stream[s])); /* its function has run: what was before is complete */
+        cf_gate_open(cf_gate_put(w->stream[s])); /* it has run, so earlier work is complete */
     else if (cuMemcpyDtoHAsync(&(uint32_t){0}, w->p, 4, w->stream[s]) != CUDA_SUCCESS ||
              cuStreamSynchronize(w->stream[s]) != CUDA_SUCCESS)
         w->stale++;
@@ -146,7 +149,7 @@ CASE(query_random, CF_ALONE | CF_CTX)
 
         switch (next_random(8)) {
         case 0:
-            if (w.closed < 0 && !cf_real()) { /* whose driver does not get past a gate in other streams */
+            if (w.closed < 0 && !cf_real()) { /* a GPU's gate also blocks other streams */
                 w.gate[s] = cf_gate_put(w.stream[s]);
                 w.closed = s;
             }
@@ -190,12 +193,12 @@ CASE(query_random, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(w.p));
 }
 
-/* ---- one thread records, another one asks ---- */
+/* ---- one thread records, another queries ---- */
 
 static struct {
     CUcontext context;
     CUevent event;
-    atomic_uint closed; /* odd: the latest record is behind a closed gate; even: it is not known */
+    atomic_uint closed; /* odd: the latest record is behind a closed gate; even: unknown */
     atomic_bool end;
     unsigned wrong, asked;
 } two;
@@ -249,7 +252,7 @@ CASE(query_threads, CF_ALONE | CF_CTX)
     OK("destroy_stream", cuStreamDestroy(s));
 }
 
-/* ---- records that are none of cuEventRecord ---- */
+/* ---- records other than by cuEventRecord ---- */
 
 CASE(query_graph_event, CF_ALONE | CF_CTX)
 {
@@ -303,7 +306,7 @@ CASE(query_captured_event, CF_ALONE | CF_CTX)
     OK("destroy_stream", cuStreamDestroy(s));
 }
 
-/* The context, and with it the stream and the event, has ended. */
+/* The context has ended, and with it the stream and the event. */
 CASE(query_after_context, CF_ALONE | CF_CTX)
 {
     CUcontext c;
@@ -319,7 +322,7 @@ CASE(query_after_context, CF_ALONE | CF_CTX)
     cf_true("gone", cuEventQuery(e) != CUDA_SUCCESS);
 }
 
-/* A program that only polls learns of the error. */
+/* A program that only polls gets the error. */
 CASE(query_error, CF_ALONE | CF_CTX)
 {
     CUdeviceptr bad = 16;

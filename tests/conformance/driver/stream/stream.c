@@ -111,7 +111,10 @@ CASE(stream_order, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* The legacy default stream waits for blocking streams, and they for it; not for non-blocking ones. */
+/*
+ * The legacy default stream waits for blocking streams, and vice versa; not for non-blocking
+ * streams.
+ */
 CASE(stream_legacy, CF_CTX)
 {
     CUstream blocking = NULL, free_running = NULL;
@@ -178,7 +181,7 @@ CASE(stream_wait_event, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Destruction returns at once and the work still ends. */
+/* Destruction returns at once and the work still completes. */
 CASE(stream_destroy_busy, CF_CTX)
 {
     CUstream s = NULL;
@@ -204,7 +207,7 @@ CASE(stream_destroy_busy, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* What the runtime asks in a thread that has made no context current: the events name theirs. */
+/* Queries of the runtime in a thread without a current context: events identify their context. */
 CASE(event_without_context, CF_CTX)
 {
     CUevent start = NULL, end = NULL, again = NULL;
@@ -341,7 +344,9 @@ static void CUDA_CB call_inside(void *unused)
     inside[2] = cuMemcpyDtoH(&p, (CUdeviceptr)(uintptr_t)&p, 4);
 }
 
-/* CUDA calls are not permitted there, of which the missing context is no matter. */
+/*
+ * CUDA calls are not permitted in host functions; this takes precedence over the missing context.
+ */
 CASE(host_func_calls, CF_CTX | CF_UB)
 {
     CUstream s = NULL;
@@ -357,7 +362,7 @@ CASE(host_func_calls, CF_CTX | CF_UB)
     OK("destroy", cuStreamDestroy(s));
 }
 
-/* Both forms of memset behind a host function that another thread of this process has to run. */
+/* Both variants of memset after a host function that another thread of this process has to run. */
 CASE(host_func_memset, CF_CTX)
 {
     CUstream s = NULL;
@@ -447,7 +452,7 @@ static void *per_thread_gate(void *arg)
     return (void *)(uintptr_t)cuStreamQuery(CU_STREAM_PER_THREAD);
 }
 
-/* CU_STREAM_PER_THREAD is another stream in each thread. */
+/* CU_STREAM_PER_THREAD is a different stream in each thread. */
 CASE(stream_per_thread, CF_CTX)
 {
     pthread_t t;
@@ -465,7 +470,7 @@ CASE(stream_per_thread, CF_CTX)
     OK("all", cuCtxSynchronize());
 }
 
-/* One thread fills a stream that cannot go on, far beyond what may pend there. */
+/* A thread fills a blocked stream, far beyond the number of operations that may be pending. */
 struct filler {
     CUcontext ctx;
     CUstream s;
@@ -487,10 +492,10 @@ static void *fill_up(void *arg)
     return NULL;
 }
 
-/* ... and the others go on: it is another stream, of another thread, that lets the first one go on. */
+/* ... and other streams continue: a stream of another thread unblocks the first. */
 CASE(stream_full, CF_CTX)
 {
-    /* A GPU's driver lets the launches of all streams of a context wait together. */
+    /* A GPU's driver has a common limit for pending launches of all streams of a context. */
     struct filler f = {.n = cf_real() ? 300 : 40000};
     CUstream other = NULL;
     CUdeviceptr flag = 0, mine = 0;
@@ -506,11 +511,11 @@ CASE(stream_full, CF_CTX)
     NEED(cuMemAlloc(&mine, 4000));
     NEED(cuMemsetD32(flag, 0, 1));
     NEED(cuCtxSynchronize());
-    NEED(cf_fill(mine, 1000, 0, other)); /* the code is loaded, for which a GPU's driver waits */
+    NEED(cf_fill(mine, 1000, 0, other)); /* loads the code, for which a GPU's driver waits */
     NEED(cuStreamSynchronize(other));
     OK("wait", cuStreamWaitValue32(f.s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
     cf_need_true("thread", pthread_create(&t, NULL, fill_up, &f) == 0);
-    /* Until it stands still: sooner is less of a test, and no error. */
+    /* Until the count is stable: stopping earlier weakens the test, but is no error. */
     for (before = 0; same < 5; usleep(20000)) {
         unsigned now = atomic_load(&f.issued);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits behind copies that only a wait can see the end of: what follows a wait finds them complete. */
+/*
+ * Waits after copies whose completion only a wait can show: calls after the wait find them
+ * complete.
+ */
 #include "conform.h"
 
 #include <pthread.h>
@@ -19,8 +22,8 @@ static void count_up(uint32_t first)
 #define BALLAST (256u << 10)
 
 /*
- * Copies `words` up, piece by piece, each followed by a wait. Before them go copies inside of the device,
- * which take a while, so that whoever does not wait comes too early.
+ * Copies `words` to the device in pieces, each followed by a wait. Slower copies within the device
+ * precede them, so that a missing wait is detected.
  */
 static CUresult upload(CUdeviceptr p, unsigned pieces, CUstream s)
 {
@@ -44,7 +47,7 @@ static CUresult upload(CUdeviceptr p, unsigned pieces, CUstream s)
     return r;
 }
 
-/* p[i] += v in another stream, which nothing but the host's wait puts behind the copies. */
+/* p[i] += v in another stream, ordered after the copies by the host's wait only. */
 static CUresult add_in(CUdeviceptr p, unsigned n, unsigned v, CUstream s)
 {
     void *params[] = {&p, &n, &v};
@@ -148,7 +151,10 @@ static void *upload_thread(void *count)
     return NULL;
 }
 
-/* The wait for a thread's own default stream holds for the others too, also when that thread is no more. */
+/*
+ * A wait for a thread's default stream holds for other threads too, even after the thread has
+ * ended.
+ */
 CASE(wait_per_thread, CF_ALONE | CF_CTX)
 {
     CUstream b = NULL;
@@ -166,7 +172,7 @@ CASE(wait_per_thread, CF_ALONE | CF_CTX)
         failed += add_result != CUDA_SUCCESS;
         failed += add_in(add_to, WORDS, 7, b) != CUDA_SUCCESS;
         wrong += !are(add_to, i + 7, b);
-        /* This thread's own, and behind a copy that has not been waited for. */
+        /* This thread's own stream, and after a copy that was not waited for. */
         failed += upload(add_to, pieces, CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
         failed += cuMemcpyHtoDAsync(add_to, words, 4096, CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
         failed += cuStreamSynchronize(CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
@@ -178,8 +184,10 @@ CASE(wait_per_thread, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(add_to));
 }
 
-/* A copy out of pinned memory reads what the work before it has written there, and none of what the host writes after
-   the wait. */
+/*
+ * A copy from pinned memory reads the data written there by earlier work, and no data written by
+ * the host after the wait.
+ */
 CASE(wait_pinned, CF_ALONE | CF_CTX)
 {
     unsigned wrong_order = 0, wrong_late = 0, failed = 0, got[1024];
@@ -197,7 +205,7 @@ CASE(wait_pinned, CF_ALONE | CF_CTX)
         host[0] = host[1023] = i;
         failed += cuMemcpyHtoDAsync(p, host, 4096, own) != CUDA_SUCCESS;
         failed += cuStreamSynchronize(own) != CUDA_SUCCESS;
-        host[0] = host[1023] = ~i; /* the copy is complete: it must not see that */
+        host[0] = host[1023] = ~i; /* the copy is complete: it must not read this */
         failed += cuMemcpyDtoHAsync(host, p, 4096, s) != CUDA_SUCCESS;
         failed += cuMemcpyHtoDAsync(q, host, 4096, s) != CUDA_SUCCESS;
         failed += cuMemcpyDtoHAsync(got, q, 4096, s) != CUDA_SUCCESS;
@@ -212,7 +220,10 @@ CASE(wait_pinned, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* A wait for the legacy stream is one for all streams that it synchronises with, also when it has no work itself. */
+/*
+ * A wait for the legacy stream covers all streams that it synchronises with, even if it has no work
+ * itself.
+ */
 CASE(wait_legacy, CF_ALONE | CF_CTX)
 {
     CUdeviceptr p = 0, there = 0;
@@ -238,7 +249,7 @@ CASE(wait_legacy, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Streams that are destroyed with work in flight: whoever waits for everything waits for that work, too. */
+/* Streams destroyed with work in flight: a wait for everything includes that work. */
 CASE(wait_destroyed_stream, CF_ALONE | CF_CTX)
 {
     CUdeviceptr p = 0;
@@ -268,7 +279,7 @@ CASE(wait_destroyed_stream, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Queries after a wait say complete, whatever the wait was answered by. */
+/* Queries after a wait return complete, however the wait was answered. */
 CASE(wait_then_query, CF_ALONE | CF_CTX)
 {
     CUstream s = NULL;
@@ -297,7 +308,7 @@ CASE(wait_then_query, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* A wait that is made up for later must not wait for what was put behind it. */
+/* A deferred wait must not wait for work issued after it. */
 CASE(wait_not_behind, CF_ALONE | CF_CTX)
 {
     CUstream a = NULL, b = NULL;
@@ -316,7 +327,7 @@ CASE(wait_not_behind, CF_ALONE | CF_CTX)
         flag[0] = 0;
         OK("upload", upload(p, 4, a));
         OK("kernel", cf_launch(cf_func("k_wait"), 1, 1, 0, a, params));
-        /* Only the host lets the kernel end, and only after these. */
+        /* Only the host lets the kernel end, and only after these calls. */
         OK("other_stream", cuMemcpyHtoDAsync(p, words, 64, b));
         OK("other_wait", cuStreamSynchronize(b));
         RC("busy", cuStreamQuery(a), CUDA_ERROR_NOT_READY);
@@ -329,7 +340,9 @@ CASE(wait_not_behind, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Kernels are never left to themselves: what they write to the host is there after the wait. */
+/*
+ * Kernels always complete before a wait returns: their writes to host memory are visible after it.
+ */
 CASE(wait_sees_kernel, CF_ALONE | CF_CTX)
 {
     CUstream s = NULL;
@@ -346,7 +359,7 @@ CASE(wait_sees_kernel, CF_ALONE | CF_CTX)
         failed += cuMemcpyHtoDAsync(p, words, 128, s) != CUDA_SUCCESS;
         failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
         wrong += host[0] != i || host[1023] != i + 1023;
-        /* A copy to the host's memory behind quiet ones. */
+        /* A copy to host memory after copies without a reply. */
         words[5] = 100 + i;
         failed += upload(p, 1, s) != CUDA_SUCCESS;
         failed += cuMemcpyDtoHAsync(host, p, 4096, s) != CUDA_SUCCESS;
@@ -359,7 +372,7 @@ CASE(wait_sees_kernel, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-/* Fills that nobody has to wait for: of the stream's own, of the default stream, in rows, of each element's size. */
+/* Fills without a wait: in the stream, in the default stream, in rows, for each element size. */
 CASE(wait_fill, CF_ALONE | CF_CTX)
 {
     CUstream a = NULL, b = NULL;
@@ -413,18 +426,18 @@ CASE(wait_fill, CF_ALONE | CF_CTX)
     }
     cf_u64("failed", failed, 0);
     cf_u64("wrong", wrong, 0);
-    /* What a driver refuses at the call is refused at the call. */
+    /* Errors that a driver reports at the call are reported at the call. */
     cf_rc("too_long", cuMemsetD32Async(p, 0, WORDS + 1, a), CUDA_ERROR_INVALID_VALUE);
     cf_rc("between_words", cuMemsetD32Async(p + 2, 0, 1, a), CUDA_ERROR_INVALID_VALUE);
     cf_rc("too_long_rows", cuMemsetD2D8(p, 256, 0, 256, WORDS / 64 + 1), CUDA_ERROR_INVALID_VALUE);
-    if (!cf_real()) /* whose number of bytes wraps, and the fill faults */
+    if (!cf_real()) /* a GPU's driver wraps the number of bytes, and the fill faults */
         cf_rc("endless", cuMemsetD16(p, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
     OK("nothing", cuMemsetD8Async(p, 0, 0, a));
     OK("free", cuMemFree(p));
     cf_rc("freed", cuMemsetD8(p, 0, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* A second context: nothing is left to itself any more. */
+/* With a second context no call is left without a wait. */
 CASE(wait_two_contexts, CF_ALONE | CF_CTX)
 {
     CUcontext first = NULL, second = NULL;
