@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* One library with the driver API, its kernel, and what /proc says about processes. */
+/* A library with the driver API, its kernel, and data of processes from /proc. */
 #define _GNU_SOURCE
 #include "bench.h"
 
@@ -55,7 +55,10 @@ bool api_open(struct api *a, const char *library)
     CUresult r;
 
     memset(a, 0, sizeof(*a));
-    /* RTLD_LOCAL, and nothing here is linked to libcuda: two libraries with the same names stay apart. */
+    /*
+     * RTLD_LOCAL, and this program is not linked to libcuda: libraries with equal symbol names stay
+     * separate.
+     */
     a->lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!a->lib) {
         fprintf(stderr, "bench: %s\n", dlerror());
@@ -127,7 +130,7 @@ void bind_to(int pid, int cpu)
         closedir(dir);
 }
 
-/* Parent and name of a process; false when it is gone. */
+/* Reads parent and name of a process; false if it has ended. */
 static bool about(int pid, int *parent, char name[32])
 {
     char path[64], text[512];
@@ -142,7 +145,7 @@ static bool about(int pid, int *parent, char name[32])
     if (!open || !close)
         return false;
     snprintf(name, 32, "%.*s", (int)(close - open - 1), open + 1);
-    /* A program started through /proc/self/exe or a descriptor has another name there. */
+    /* A program started through /proc/self/exe or a descriptor has a different name there. */
     snprintf(path, sizeof(path), "/proc/%d/exe", pid);
     ssize_t k = readlink(path, text + 256, 255);
     if (k > 0) {

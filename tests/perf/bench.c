@@ -2,9 +2,9 @@
 /*
  * bench [--quick] [--json FILE] [--ours LIBRARY] --provider LIBRARY
  *
- * Measures our libcuda (found as any program finds it, or --ours) beside the provider called
- * directly, and beside plain echoes, all in one run and interleaved: the ratios are what counts, a
- * shared machine changes the absolute figures from minute to minute. Exit status 0: everything was
+ * Measures this project's libcuda (found by the usual search, or --ours) beside the provider called
+ * directly, and beside plain echoes, all in one run and interleaved: only the ratios count, as the
+ * absolute figures on a shared machine change from minute to minute. Exit status 0: everything was
  * measured; targets are printed, not enforced.
  */
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@ static struct api ours, provider;
 static FILE *json;
 static const char *separator = "";
 
-/* One figure into the JSON file. */
+/* Writes a figure to the JSON file. */
 static void note(const char *name, const char *unit, double v)
 {
     if (json)
@@ -31,7 +31,7 @@ static void note(const char *name, const char *unit, double v)
     separator = ",";
 }
 
-static unsigned targets; /* numbers the ratios: a name may come more than once */
+static unsigned targets; /* numbers the ratios, as names may repeat */
 
 static void target(const char *name, double got, const char *relation, double want)
 {
@@ -53,7 +53,10 @@ static bool broken(const char *what, CUresult r)
 
 static double round_trip_ns;
 
-/* Which processors client and server may use: the scheduler's choice decides more than the code. */
+/*
+ * Processors available to client and server: the scheduler's placement has more effect than the
+ * code.
+ */
 enum placement { ANYWHERE, APART, TOGETHER, PLACEMENTS };
 static const char *const placements[] = {"anywhere", "two processors", "one processor"};
 
@@ -123,9 +126,9 @@ static bool round_trips(struct echo **echoes)
 /* ---- issuing launches ---- */
 
 /*
- * The worker sleeps when a burst begins, because the provider had its turn meanwhile and a wait for nothing is
- * answered here. Waking it is a cost of its own: it is the first launch of every other burst. Before the
- * other bursts a call that always travels wakes it.
+ * The worker sleeps when a burst begins, because the provider was measured meanwhile and a wait
+ * without work is answered by libcuda. Waking it is a cost of its own, paid by the first launch of
+ * every other burst. Before the remaining bursts a call that is always sent wakes it.
  */
 static bool issue(void)
 {
@@ -156,7 +159,7 @@ static bool issue(void)
             if (broken("cuCtxSynchronize", apis[k]->cuCtxSynchronize()))
                 return false;
         }
-    for (int k = 0; k < 2; k++) { /* every launch ran, once */
+    for (int k = 0; k < 2; k++) { /* each launch ran exactly once */
         uint32_t v = 0;
         if (broken("cuMemcpyDtoH", apis[k]->cuMemcpyDtoH(&v, p[k], 4)))
             return false;
@@ -298,8 +301,10 @@ static bool copies(void)
 
 /* ---- copies of pageable memory beside the same without a protocol ---- */
 
-/* Two threads, or the client and its workers, with a processor each, where there are two: how the scheduler places them
-   decides more than what they do. */
+/*
+ * Binds two threads, or the client and its workers, to a processor each, if there are two: the
+ * scheduler's placement has more effect than their work.
+ */
 static void place_pipeline(bool apart)
 {
     int workers[64];
@@ -341,7 +346,7 @@ static bool pipeline(void)
                 size_t a, b;
                 double t;
 
-                /* A call that always travels wakes the worker. */
+                /* A call that is always sent wakes the worker. */
                 if (broken("cuMemGetInfo", ours.cuMemGetInfo(&a, &b)) ||
                     (t = copy_once(&ours, &side, 0, back, n)) < 0)
                     return false;
@@ -430,7 +435,7 @@ static bool idle(void)
     uint64_t before[65], after;
     unsigned seconds = quick ? 1 : 5;
     double client, back = 0;
-    /* `vgpu run` is our parent and the parent of the backend. */
+    /* `vgpu run` is the parent of this process and of the backend. */
     size_t n = descendants(getppid(), "vgpu-worker", pids, 63);
 
     n += descendants(getppid(), "vgpu-backend", pids + n, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bench: samples, their medians, and the parts that measure. Times are nanoseconds. */
+/* The bench: samples, their medians, and its measurements. Times in nanoseconds. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -16,14 +16,14 @@ static inline uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A growing set of samples; sorted when asked for a quantile. */
+/* A growing set of samples, sorted on the first query of a quantile. */
 struct samples {
     double *v;
     size_t n, room;
     bool sorted;
 };
 void samples_add(struct samples *s, double v);
-/* q in 0..1; 0 when there are no samples. */
+/* Quantile q in 0..1; 0 without samples. */
 double samples_at(struct samples *s, double q);
 
 /* ---- echoes of MESSAGE bytes by another process (echo.c) ---- */
@@ -31,9 +31,9 @@ double samples_at(struct samples *s, double q);
 enum echo_kind { ECHO_SHM, ECHO_UNIX, ECHO_TCP, ECHO_KINDS };
 extern const char *const echo_names[];
 struct echo;
-/* Before the first CUDA call: it forks. NULL on failure. */
+/* Starts an echo server by fork, so before the first CUDA call. NULL on failure. */
 struct echo *echo_start(enum echo_kind kind);
-/* The shared-memory server polls: it runs only between these two. */
+/* The shared-memory server polls, but only between wake and rest. */
 void echo_wake(struct echo *e);
 void echo_rest(struct echo *e);
 /* One round trip; adds its time unless s is NULL. */
@@ -43,12 +43,14 @@ int echo_pid(const struct echo *e);
 
 /* ---- a copy by two threads through pieces of memory, without a protocol (pipe.c) ---- */
 
-/* Its thread polls only while it is awake. */
+/* The thread polls only while awake. */
 void pipe_wake(bool awake);
-/* Binds its thread, which has been awake once. */
+/* Binds the thread, which must have been awake once. */
 void pipe_bind(int cpu);
-/* ns of a copy of n bytes; back: this thread empties the pieces that the other one fills, else the
- * other way round. */
+/*
+ * Copies n bytes and returns the time, ns; back: this thread empties the pieces filled by the
+ * other, else vice versa.
+ */
 double pipe_once(void *to, const void *from, size_t n, bool back);
 
 /* ---- the driver API, loaded from one library (api.c) ---- */
@@ -104,16 +106,19 @@ struct api {
     CUmodule mod;
     CUfunction add; /* add(u64 p, u32 n, u32 v) */
 };
-/* Loads, initialises, makes the primary context current, loads the kernel. False with a line. */
+/*
+ * Loads, initialises, makes the primary context current, loads the kernel. On failure prints a line
+ * and returns false.
+ */
 bool api_open(struct api *a, const char *library);
 /* Makes this library's context current (each library has a current context of its own). */
 CUresult api_launch(struct api *a, CUdeviceptr p, unsigned n, unsigned v);
 
-/* Process time of `pid` and its threads in ns, from /proc; 0 when it is gone. */
+/* Processor time of `pid` and its threads, ns, from /proc; 0 if it has ended. */
 uint64_t cpu_ns(int pid);
-/* Binds all threads of a process to one processor; -1: to any. */
+/* Binds all threads of a process to one processor; -1: to all. */
 void bind_to(int pid, int cpu);
-/* Up to `max` descendants of `pid` whose name starts with `name`. */
+/* Finds up to `max` descendants of `pid` whose name starts with `name`. */
 size_t descendants(int pid, const char *name, int *out, size_t max);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * counters PART ROUNDS: so many rounds of one of the things that `bench` measures, for bench_check.py, which
- * compares what libcuda counts (VGPU_STATS). Links nothing: finds libcuda.so.1 as any program does.
+ * counters PART ROUNDS: runs ROUNDS rounds of an operation measured by `bench`, for bench_check.py,
+ * which compares libcuda's counters (VGPU_STATS). Links nothing: finds libcuda.so.1 as usual.
  *
- * Controls of limits that no switch of libcuda can exceed, by COUNTERS_AS: "twice" does the work of each round, and of the
- * start, twice; "pageable" takes ordinary memory in place of pinned.
+ * Controls of limits that libcuda's switches cannot exceed, by COUNTERS_AS: "twice" does the work
+ * of each round, and of the start, twice; "pageable" uses ordinary memory instead of pinned.
  */
 #include "bench.h"
 
@@ -37,7 +37,7 @@ static CUresult launch_and_wait(void)
     return r ? r : a.cuCtxSynchronize();
 }
 
-/* Work that lasts for milliseconds: who does not poll sleeps. */
+/* Work that takes milliseconds: a waiter that does not poll sleeps. */
 static CUresult slow_wait(void)
 {
     CUresult r = CUDA_SUCCESS;
@@ -47,7 +47,7 @@ static CUresult slow_wait(void)
     return r ? r : a.cuCtxSynchronize();
 }
 
-/* A result waited for behind several inputs, as a decoded token has them. */
+/* Waits for a result after several inputs, as for a decoded token. */
 static CUresult inputs_and_result(void)
 {
     CUresult r = CUDA_SUCCESS;
@@ -89,7 +89,7 @@ static CUresult query_complete(void)
     return a.cuStreamQuery(NULL);
 }
 
-/* Events that were recorded before a wait for their stream, while another stream is at work: each is queried once. */
+/* Events recorded before a wait for their busy stream: each is queried once. */
 static CUresult query_covered(void)
 {
     static CUstream done, busy;
@@ -129,13 +129,13 @@ static CUresult limits(void)
     return r ? r : a.cuCtxGetStreamPriorityRange(&least, &greatest);
 }
 
-/* The value that it has already: as programs do before each launch. */
+/* Sets the current value again, as programs do before each launch. */
 static CUresult attribute(void)
 {
     return a.cuFuncSetAttribute(a.add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
 }
 
-/* A small buffer of pinned memory and its end, with nothing outstanding. */
+/* A small buffer of pinned memory is allocated and freed, with no work outstanding. */
 static CUresult pinned_alloc(void)
 {
     void *h;
@@ -144,14 +144,14 @@ static CUresult pinned_alloc(void)
     return r ? r : a.cuMemFreeHost(h);
 }
 
-/* Temporary buffers around kernels, as libraries take them, and a wait: one round trip. */
+/* Temporary buffers around kernels, as used by libraries, and a wait: one round trip. */
 static CUresult pool_buffers(void)
 {
     static CUmemoryPool pool;
     cuuint64_t all = UINT64_MAX;
     CUresult r = CUDA_SUCCESS;
 
-    /* As frameworks set it. */
+    /* As frameworks do. */
     if (!pool) {
         r = a.cuDeviceGetDefaultMemPool(&pool, 0);
         r = r ? r : a.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
@@ -187,7 +187,7 @@ static CUresult captured_work(CUstream s)
     return r ? r : a.cuMemcpyDtoHAsync(pinned, p, 64, s);
 }
 
-/* Two branches, eight times the same in each. Beginning, ending and destroying are one round trip each. */
+/* Two branches of eight identical nodes. Begin, end and destruction: a round trip each. */
 static CUresult capture(void)
 {
     static CUstream s[2];
@@ -223,7 +223,7 @@ static CUDA_KERNEL_NODE_PARAMS add_params(void *params[3])
                                      .kernelParams = params};
 }
 
-/* 100 kernels in two chains and an empty node that joins them; one is taken out again. Destroying is one round trip. */
+/* 100 kernels in two chains, joined by an empty node; one is removed. Destruction: a round trip. */
 static CUresult graph(void)
 {
     unsigned n = 32, v = 1;
@@ -241,7 +241,7 @@ static CUresult graph(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
-/* Nodes without arguments in common with others: each part adds them in two chains. Destroying is one round trip. */
+/* Nodes without common arguments, in two chains per part. Destruction: a round trip. */
 enum { CHAIN = 20 };
 
 static CUresult in_chains(CUresult (*add)(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n))
@@ -276,7 +276,7 @@ static CUresult graph_memset(void)
     return in_chains(add_memset);
 }
 
-/* On the device, and between it and pinned memory in turn. */
+/* Alternately on the device, and between it and pinned memory. */
 static CUresult add_copy(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
 {
     static unsigned turn;
@@ -340,7 +340,7 @@ static CUresult graph_host(void)
     return in_chains(add_host);
 }
 
-/* The child of all nodes is made once; its contents are added to, and taken out again, in each round. */
+/* The child is created once; its contents are added and removed again in each round. */
 static CUresult add_child(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
 {
     static CUgraph child;
@@ -364,7 +364,7 @@ static CUresult graph_child(void)
     return in_chains(add_child);
 }
 
-/* Nodes of all these types in turn, by the call for any type. */
+/* Nodes of all these types in turn, by the generic call. */
 static CUresult add_any(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
 {
     static unsigned turn;
@@ -382,7 +382,7 @@ static CUresult add_any(CUgraphNode *out, CUgraph g, const CUgraphNode *after, s
     switch (turn++ % 6) {
     case 0:
         any.type = CU_GRAPH_NODE_TYPE_KERNEL;
-        memcpy(&any.kernel, &kernel, sizeof(kernel)); /* the newer version appends */
+        memcpy(&any.kernel, &kernel, sizeof(kernel)); /* the newer version appends fields */
         break;
     case 1:
         any.type = CU_GRAPH_NODE_TYPE_MEMSET;
@@ -439,7 +439,7 @@ static CUresult graph_semaphore(void)
     return in_chains(add_semaphore);
 }
 
-/* A write to the device, and a wait for a word of pinned memory, in turn with both in one node. */
+/* Alternately a write to the device and a wait for a pinned word, and both in one node. */
 static CUresult add_memop(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
 {
     static unsigned turn;
@@ -459,7 +459,7 @@ static CUresult graph_memop(void)
     return in_chains(add_memop);
 }
 
-/* From memory of the device to an array, from there to another array, and to pinned memory. */
+/* From device memory to an array, to another array, and to pinned memory. */
 static CUresult add_array(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
 {
     static CUarray array[2];
@@ -500,7 +500,7 @@ static CUresult graph_array(void)
     return in_chains(add_array);
 }
 
-/* A number is a round trip, its node none; destroying is one. */
+/* A handle takes a round trip, its node none; destruction one. */
 static CUresult graph_condition(void)
 {
     CUgraphNode node[CHAIN];
@@ -520,7 +520,7 @@ static CUresult graph_condition(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
-/* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
+/* Library load, first allocation and module precede the rounds: cost before the first launch. */
 static CUresult nothing(void)
 {
     return CUDA_SUCCESS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CPU time instead of wall time: on a shared machine only CPU time measures the cost of code. Of
+ * CPU time instead of wall time: on a shared machine only CPU time measures the cost of code. For
  * the software GPU: the time of all kernels, from the file of VGPU_SOFT_PROFILE (exec/profile.h),
- * which the processes that run them inherit. Of this process: its own clock.
+ * which is inherited by the processes that run them. For this process: its own clock.
  */
 #ifndef PERF_CPU_TIME_H
 #define PERF_CPU_TIME_H
@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define CPU_TIME_FILES 1000 /* PATH, PATH.1, ... of one process each */
+#define CPU_TIME_FILES 1000 /* PATH, PATH.1, ...: a file per process */
 
-/* Seconds that kernels ran so far; below 0: VGPU_SOFT_PROFILE is not set, or nothing is written
- * there. */
+/*
+ * Seconds used by kernels so far; below 0: VGPU_SOFT_PROFILE is not set, or no profile was written.
+ */
 static inline double cpu_time_kernels(void)
 {
     const char *base = getenv("VGPU_SOFT_PROFILE");
@@ -31,7 +32,7 @@ static inline double cpu_time_kernels(void)
         if (!f)
             break;
         ns = ns < 0 ? 0 : ns;
-        /* lines of handlers have a fraction first */
+        /* lines of handlers start with a fraction */
         while (fgets(line, sizeof(line), f))
             if (sscanf(line, "%llu %llu %llu %llu", &n[0], &n[1], &n[2], &n[3]) == 4)
                 ns += (double)n[0];
@@ -40,7 +41,7 @@ static inline double cpu_time_kernels(void)
     return ns * 1e-9;
 }
 
-/* Seconds that this process ran. */
+/* Seconds used by this process. */
 static inline double cpu_time_own(void)
 {
     struct timespec t;

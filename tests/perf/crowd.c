@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Round trips where no processor is free: beside processes that only compute, ours and an echo over a blocking
- * unix socket in turn, in one run. The limits are ratios of the two.
+ * Round trips without a free processor: beside processes that only compute, libcuda and an echo
+ * over a blocking unix socket in turn, in one run. The limits are ratios of the two.
  *
  *   crowd-bench [--quick] [--json FILE] [--ours LIBRARY]
  */
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define HOGS_MAX 64u
-/* Of a blocking socket's echo of the same run. */
+/* Ratio to the echo of a blocking socket in the same run. */
 #define MEDIAN_LIMIT 1.3
 #define TAIL_LIMIT 3.0
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What a round trip costs without us: shared memory with the polling of our ring (a short spin, then
- * yielding), a unix socket, TCP over loopback; the same number of bytes each way.
+ * Cost of a round trip without libcuda: shared memory with the polling of the ring (a short spin,
+ * then yielding), a unix socket, TCP over loopback; the same number of bytes each way.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -38,8 +38,9 @@ struct echo {
 };
 
 /*
- * The polling of our ring, so that the difference is our work and not the scheduler's: pause for an
- * adaptive time (halved when it was in vain, longer when it helped), then yield on every look.
+ * Polls like the ring, so that the difference is the work of libcuda and not of the scheduler:
+ * pauses for an adaptive time (halved if in vain, extended if successful), then yields at every
+ * check.
  */
 #define SPIN_MIN_NS 1000u
 #define SPIN_MAX_NS 40000u
@@ -67,7 +68,7 @@ static void serve_lane(struct lane *l)
 {
     for (uint64_t seq = 1;; seq++) {
         while (atomic_load_explicit(&l->request, memory_order_acquire) != seq)
-            sched_yield(); /* as the worker: yields on every round */
+            sched_yield(); /* like the worker, yields on every round */
         memcpy(l->out, l->in, MESSAGE);
         atomic_store_explicit(&l->reply, seq, memory_order_release);
     }
@@ -140,7 +141,7 @@ struct echo *echo_start(enum echo_kind kind)
         close(fds[1]);
     e->fd = fds[0];
     if (e->lane)
-        kill(e->pid, SIGSTOP); /* it polls: stopped unless measured */
+        kill(e->pid, SIGSTOP); /* it polls, so it is stopped unless measured */
     return e;
 }
 

@@ -4,12 +4,12 @@
  *
  * Times operations of a language model through ggml's prebuilt CUDA backend (libggml-cuda.so in
  * --dir, its libraries below --cuda) beside ggml's own CPU backend, on the same cores and
- * interleaved in one run, and compares the results. Run under `vgpu run`. The declarations below are
- * the part of ggml's stable C interface that is needed: its headers are not.
- * --only runs the rows whose name has TEXT in it, --loop repeats the device's side N times (for a
- * profiler). --cpu-time: the CPU time of the kernels, which VGPU_SOFT_PROFILE must have been set for, beside that of the
- * CPU backend with one thread: figures that other programs on the machine do not change. Exit status 1: something failed or
- * the two backends disagree.
+ * interleaved in one run, and compares the results. Run under `vgpu run`. The declarations below
+ * are the required part of ggml's stable C interface; its headers are not needed. --only runs the
+ * rows with TEXT in their names, --loop repeats the device's side N times (for a profiler).
+ * --cpu-time: CPU time of the kernels, which requires VGPU_SOFT_PROFILE, beside that of the CPU
+ * backend with one thread: figures independent of other programs on the machine. Exit status 1: a
+ * failure, or the results of the backends differ.
  */
 #define _GNU_SOURCE
 #include "cpu_time.h"
@@ -93,7 +93,7 @@ static void *load(const char *folder, const char *name)
     return lib;
 }
 
-/* The backend of a library: its first device. */
+/* Returns the first device of a library's backend. */
 static void *backend(void *lib, void **reg)
 {
     void *(*init)(void) = (void *(*)(void))dlsym(lib, "ggml_backend_init"), *dev;
@@ -105,7 +105,7 @@ static void *backend(void *lib, void **reg)
     return dev ? ggml_backend_dev_init(dev, NULL) : NULL;
 }
 
-/* The CPU backend that suits this processor best: each says how well. */
+/* Returns the CPU backend with the best score for this processor. */
 static void *cpu_backend(void)
 {
     DIR *d = opendir(dir);
@@ -146,7 +146,7 @@ static void *cpu_backend(void)
     return b;
 }
 
-/* ---- one row: the same graph on both sides ---- */
+/* ---- a row: the same graph on both sides ---- */
 
 struct side {
     void *ctx, *buffer, *graph, *backend;
@@ -157,8 +157,8 @@ struct side {
 struct row {
     const char *name;
     int kind, type;  /* of the weights */
-    int64_t k, m, n; /* of a multiplication: columns, rows, vectors; else sizes of the operation */
-    int chain;       /* how often the operation stands in the graph, one after the other */
+    int64_t k, m, n; /* multiplication: columns, rows, vectors; else sizes of the operation */
+    int chain;       /* consecutive repetitions of the operation in the graph */
 };
 enum { MUL_MAT, RMS_NORM, SOFT_MAX, ADD, ROPE, ATTENTION };
 
@@ -219,7 +219,7 @@ static bool build(struct side *s, const struct row *r)
     return s->buffer != NULL;
 }
 
-/* The same pseudo-random numbers in -1..1 on both sides, in the type of the tensor. */
+/* Fills both sides with the same pseudo-random numbers in -1..1, in the type of the tensor. */
 static void fill(struct side *sides, int which, int type, int64_t rows_of)
 {
     int64_t n = ggml_nelements(sides[0].in[which]);

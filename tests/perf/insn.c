@@ -2,10 +2,10 @@
 /*
  * insn-bench [--quick] [--cpu-time] [--json FILE] --provider LIBRARY
  *
- * Nanoseconds that one core takes for one warp instruction (32 lanes) of the software GPU: a kernel of
- * one warp with a loop of UNROLL copies of the instruction, less the same loop without them. Launches
- * of the rows are interleaved and the best of the rounds counts. --cpu-time: the time that the kernel ran, on a machine that
- * does other work, too. Exit status 1: something failed.
+ * Nanoseconds of one core for a warp instruction (32 lanes) of the software GPU: a kernel of one
+ * warp with a loop of UNROLL copies of the instruction, minus the same loop without them. Launches
+ * of the rows are interleaved and the best round counts. --cpu-time: processor time of the kernel,
+ * for a machine with other load. Exit status 1: a failure.
  */
 #include "bench.h"
 #include "cpu_time.h"
@@ -21,7 +21,10 @@
 #define FOUR(x) x x x x
 #define SIXTEEN(x) FOUR(FOUR(x))
 
-/* What stands in the loop; %d is 128 times the number of the copy. r0 and f0 hang together from copy to copy. */
+/*
+ * Body of the loop; %d is 128 times the number of the copy. r0 and f0 form a dependency chain over
+ * the copies.
+ */
 static const struct row {
     const char *name, *text;
 } rows[] = {
@@ -95,7 +98,7 @@ static const char head[] =
     "mov.u32 %n0, 0; mov.u32 %n1, 0; mov.u32 %n2, 0; mov.u32 %n3, 0;\n"
     "mov.f32 %h0, 0f00000000; mov.f32 %h1, %h0; mov.f32 %h2, %h0; mov.f32 %h3, %h0;\n"
     "mov.u32 %r3, 0; setp.lt.u32 %p1, %r9, 32; setp.lt.u32 %p2, %r9, 24;\nL:\n";
-/* everything is used at the end, so that nothing is left out */
+/* uses every result at the end, so that no instruction is eliminated */
 static const char tail[] =
     "sub.u32 %r8, %r8, 1; setp.ne.u32 %q, %r8, 0; @%q bra L;\n"
     "add.u32 %r0, %r0, %r3; cvt.rn.f32.f64 %f1, %g0; add.f32 %f0, %f0, %f1; add.f32 %f0, %f0, %h0;\n"
@@ -121,7 +124,7 @@ static bool build(struct api *a, const struct row *r, CUfunction *f)
     return !a->cuModuleLoadData(&m, text) && !a->cuModuleGetFunction(f, m, "k");
 }
 
-/* Where the software GPU, which is in this process, tells kernels' times; gone when the process is. */
+/* File in which the software GPU in this process reports kernel times; removed at exit. */
 static char profile[] = "/tmp/insn-bench-XXXXXX/profile";
 
 static void profile_end(void)
@@ -142,7 +145,7 @@ static bool profile_begin(void)
     return !atexit(profile_end) && !setenv("VGPU_SOFT_PROFILE", profile, 1);
 }
 
-/* Nanoseconds; below 0: the kernels' are not told. */
+/* Returns nanoseconds; below 0: no kernel times reported. */
 static double clock_of(bool cpu)
 {
     return cpu ? cpu_time_kernels() * 1e9 : (double)now_ns();

@@ -2,13 +2,13 @@
 /*
  * Operations of the driver API through one library, for a comparison of libraries (peers.py):
  *
- *   peer LIBRARY GROUP [--quick]   a line "ROW VALUE us" for each row of the group, or "ROW error CAUSE"
- *   peer --list                    a line "GROUP ROW..." for each group
- *   peer --spin                    computes until it is killed
+ *  peer LIBRARY GROUP [--quick]   a line "ROW VALUE us" for each row, or "ROW error CAUSE"
+ *  peer --list                    a line "GROUP ROW..." for each group
+ *  peer --spin                    computes until killed
  *
- * Results are compared with what they must be: an answer without the work is an error. Only the calls
- * of a group are looked up, so that a library without some other call can run it. Exit status 1: a row
- * is an error.
+ * Results are compared with the expected ones: success without the work is an error. Only the calls
+ * of a group are looked up, so that a library that lacks other calls can run it. Exit status 1: a
+ * row is an error.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -54,7 +54,7 @@ static bool fail(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    if (!cause[0]) /* the first of a row, not what follows from it */
+    if (!cause[0]) /* keeps the first error of a row, not its consequences */
         vsnprintf(cause, sizeof(cause), format, args);
     va_end(args);
     return false;
@@ -65,7 +65,7 @@ static bool succeeded(const char *call, CUresult res)
     return res == CUDA_SUCCESS || fail("%s=%d", call, res);
 }
 
-/* True when the call is there and succeeds. */
+/* True if the call exists and succeeds. */
 #define TRY(symbol, ...) \
     (cu.symbol ? succeeded(SYMBOL(symbol), cu.symbol(__VA_ARGS__)) : fail("no_%s", SYMBOL(symbol)))
 
@@ -80,7 +80,7 @@ static void report(const char *row, bool ok, struct samples *s)
     *s = (struct samples){0};
 }
 
-/* Whether a row goes on: at least `least` samples, then up to `most` within the time of a row. */
+/* True if a row continues: at least `least` samples, then up to `most` within the time of a row. */
 static bool more(const struct samples *s, size_t least, size_t most, uint64_t since)
 {
     if (quick)
@@ -96,7 +96,7 @@ static bool launch(CUfunction f, CUdeviceptr p, CUstream stream)
     return TRY(cuLaunchKernel, f, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL);
 }
 
-/* The counter in device memory equals the launches so far. */
+/* True if the counter in device memory equals the number of launches. */
 static bool counter_right(void)
 {
     uint32_t v = 0;
@@ -125,9 +125,9 @@ static bool start(void)
            TRY(cuMemAlloc, &counter, 4096) && TRY(cuMemcpyHtoD, counter, &zero, sizeof(zero));
 }
 
-/* ---- rows; names: the group's rows ---- */
+/* ---- rows; names: the rows of the group ---- */
 
-/* Free memory follows an allocation, so that the answer is the device's. */
+/* True if the amount of free memory changes with an allocation, so the device provides it. */
 static bool info_follows(void)
 {
     size_t before = 0, after = 0, total = 0, size = 64u << 20;
@@ -278,7 +278,7 @@ static void module(const char *const *names)
 
 static const size_t sizes[] = {4u << 10, 64u << 10, 1u << 20, 16u << 20};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
-#define END 8u /* bytes at either end that differ from copy to copy */
+#define END 8u /* bytes at either end that differ between copies */
 #define IN_A_ROW 8u
 
 static void stamp(uint8_t *p, size_t n, uint8_t value)
@@ -300,7 +300,10 @@ static bool same(const uint8_t *a, const uint8_t *b, size_t n)
     return !memcmp(a, b, n) || fail("wrong_data");
 }
 
-/* A copy to the device may return before its end: some in a row and the wait for all, each of other data. */
+/*
+ * A copy to the device may return before its end: times several copies of different data with the
+ * wait for all.
+ */
 static bool copies_to(struct samples *s, uint8_t *host, uint8_t *check, CUdeviceptr p, size_t n)
 {
     uint8_t value = 0, ends[2 * END] = {0};
@@ -322,7 +325,9 @@ static bool copies_to(struct samples *s, uint8_t *host, uint8_t *check, CUdevice
     return ok && TRY(cuMemcpyDtoH, check, p, n) && same(check, host, n);
 }
 
-/* Before each copy the device's data changes at both ends and the host's is overwritten there. */
+/*
+ * Before each copy the device's data changes at both ends and the host's copy is overwritten there.
+ */
 static bool copies_from(struct samples *s, uint8_t *host, uint8_t *check, CUdeviceptr p, size_t n)
 {
     uint8_t value = 0;
@@ -387,7 +392,7 @@ static void pinned(const char *const *names)
     copies(names, true);
 }
 
-/* ---- from exec to the first result: a process each time, which says when it had that ---- */
+/* ---- from exec to the first result: a process each, which reports the time ---- */
 
 static int first_result(void)
 {

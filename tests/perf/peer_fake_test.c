@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * A library for the tests of peer.c and peers.py: each call answers success and does nothing.
+ * A library for the tests of peer.c and peers.py: each call returns success without any work.
  * PEER_FAKE=hang, PEER_FAKE=crash: cuMemcpyDtoH does not return, or ends the process.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A copy by two threads through pieces of shared memory, with nothing else: no record, no check, no provider. What a copy
- * of pageable memory through the staging area can reach on the machine of the moment.
+ * A copy by two threads through pieces of shared memory only: no records, checks or provider. Upper
+ * bound for a copy of pageable memory through the staging area on the current machine.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -25,7 +25,7 @@ static struct {
     const unsigned char *from;
     size_t n, piece;
     bool fills;                           /* the thread fills the pieces, the caller empties them */
-    _Alignas(64) _Atomic uint64_t copies; /* begun by the caller */
+    _Alignas(64) _Atomic uint64_t copies; /* number started by the caller */
     _Alignas(64) _Atomic size_t filled;
     _Alignas(64) _Atomic size_t emptied;
 } pipe_ = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};

@@ -2,12 +2,16 @@
 /*
  * scale-bench [--quick] [--json FILE] [--library LIBRARY] [KIND...]
  *
- * Processor time of one operation while 1,000, 10,000 and 100,000 objects of a kind are alive (fewer where the table
- * says why), and memory for each: of this process, and of the backend and its workers under `vgpu run`. Each kind and
- * number has a process, and so a worker, of its own. Exit status 1: an operation failed, or costs more than 3 times as
- * much with the most objects as with the fewest. A thousand objects fit into the caches and a hundred thousand do not, so
- * the caches are emptied before each pair of operations, the second of which is measured, where all of it is done in this process. Where it is not,
- * that would measure how the other processes wake up: COLD_LINES cache misses more are allowed, at what they cost in this run.
+ * Processor time of an operation while 1,000, 10,000 and 100,000 objects of a kind are alive (fewer
+ * where the table gives a reason), and memory per object: of this process, and of the backend and
+ * its workers under `vgpu run`. Each kind and number runs in a separate process, and so with a
+ * separate worker. Exit status 1: an operation failed, or costs more than 3 times as much with the
+ * most objects as with the fewest.
+ *
+ * A thousand objects fit into the caches and a hundred thousand do not. If all work is done in this
+ * process, the caches are therefore emptied before each pair of operations, of which the second is
+ * measured. Otherwise that would measure the wake-up of other processes: COLD_LINES additional
+ * cache misses are allowed, at their cost in this run.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -21,14 +25,14 @@
 #include <unistd.h>
 
 #define LIMIT 3.0
-#define COLD_LINES 8 /* an allowance, chosen: docs/scale.md says which rows need it */
+#define COLD_LINES 8 /* chosen allowance; docs/scale.md lists the rows that need it */
 #define COLD_BYTES (48u << 20)
-#define COLD_OPERATIONS 24u /* of each batch: to empty the caches takes milliseconds */
+#define COLD_OPERATIONS 24u /* per batch, as emptying the caches takes milliseconds */
 #define BATCHES 12u
 
 struct scale_api scale_api;
 static int pids[66];
-static double ran_us[66]; /* so far; of a process that has ended: until then */
+static double ran_us[66]; /* so far; of an ended process: until its end */
 static size_t npids;
 
 double scale_cpu_us(void)
@@ -60,7 +64,7 @@ double scale_cold_us(CUresult (*run)(unsigned), unsigned other, unsigned i, CUre
         bytes = calloc(COLD_BYTES, 1);
     for (size_t at = 0; bytes && at < COLD_BYTES; at += 64)
         bytes[at]++;
-    *r = run(other); /* code, clocks and what all objects share are in the caches again */
+    *r = run(other); /* code, clocks and data shared by all objects are cached again */
     start = scale_cpu_us();
     *r = *r ? *r : run(i);
     return scale_cpu_us() - start;
@@ -110,8 +114,10 @@ static CUresult open_library(const char *library)
     return r ? r : scale_api.cuModuleGetFunction(&scale_api.kernel, scale_api.module, "e");
 }
 
-/* One operation on `n` objects in the order of `order`; its processor time each: median of cold ones, or of all, with what
- * they left to be done. */
+/*
+ * Runs an operation on `n` objects in the order of `order`. Processor time of each: the median of
+ * cold operations, or the mean with deferred work included.
+ */
 static CUresult batch(CUresult (*run)(unsigned), const unsigned *order, unsigned n, double *us)
 {
     const double start = scale_cpu_us();
@@ -143,7 +149,10 @@ static void shuffle(unsigned *order, unsigned n)
     }
 }
 
-/* Batches of objects from all over the n leave and come again: costs with n alive, lower quartile of the batches. */
+/*
+ * Destroys and recreates batches spread over the n objects: cost with n alive, lower quartile of
+ * the batches.
+ */
 static void churn(const struct scale_kind *k, unsigned n, struct scale_result *out)
 {
     const unsigned most = scale_cold() ? COLD_OPERATIONS : 500, each = n / 4 < most ? n / 4 : most;
@@ -166,13 +175,13 @@ static void churn(const struct scale_kind *k, unsigned n, struct scale_result *o
     r = r ? r : scale_api.cuCtxSynchronize();
     for (unsigned b = 0; !r && b < BATCHES; b++) {
         shuffle(order, n);
-        for (int at = 0; !r && at < 3; at++) { /* used, dropped, made again */
+        for (int at = 0; !r && at < 3; at++) { /* use, drop, make */
             const int row = (at + 1) % 3;
 
             if (!run[row])
                 continue;
             r = batch(run[row], order, each, &us);
-            if (b) /* the first touches the pages */
+            if (b) /* the first round touches the pages */
                 samples_add(&s[row], us);
         }
     }
@@ -181,7 +190,7 @@ static void churn(const struct scale_kind *k, unsigned n, struct scale_result *o
     out->error = r;
 }
 
-/* In a process of its own, so that no kind meets what another one left. */
+/* Measures in a separate process, so that no kind is affected by another. */
 static bool measure(const char *library, const struct scale_kind *k, unsigned n, struct scale_result *out)
 {
     const int above = getppid();
@@ -214,7 +223,7 @@ static bool measure(const char *library, const struct scale_kind *k, unsigned n,
     return child > 0 && waitpid(child, &status, 0) == child && ok;
 }
 
-/* ---- what a cache miss costs ---- */
+/* ---- cost of a cache miss ---- */
 
 static double cold_us;
 
@@ -226,7 +235,7 @@ static double thread_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* Follows a random cycle through memory that no cache has room for. */
+/* Follows a random cycle through memory larger than any cache. */
 static double measure_cold_line(void)
 {
     const uint32_t n = COLD_BYTES / 64, steps = 200000;
@@ -236,7 +245,7 @@ static double measure_cold_line(void)
         return 0;
     for (uint32_t i = 0; i < n; i++)
         line[i][0] = i;
-    for (uint32_t i = n - 1; i > 0; i--) { /* Sattolo: one cycle */
+    for (uint32_t i = n - 1; i > 0; i--) { /* Sattolo: a single cycle */
         const uint32_t k = (uint32_t)random() % i, x = line[i][0];
 
         line[i][0] = line[k][0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* scale-bench: kinds of objects, and the costs of one operation while many are alive. */
+/* scale-bench: kinds of objects, and the cost of an operation while many are alive. */
 #ifndef SCALE_H
 #define SCALE_H
 
@@ -42,34 +42,36 @@ extern const char scale_ptx[];
 #define SCALE_ROWS 10
 /* Results of a process, for its parent. */
 struct scale_result {
-    double us[SCALE_ROWS]; /* processor time of one operation; < 0: not measured */
-    double bytes;          /* memory per object, all processes */
+    double us[SCALE_ROWS]; /* processor time of an operation, us; < 0: not measured */
+    double bytes;          /* memory per object of all processes, bytes */
     CUresult error;
-    unsigned at; /* with an error: objects that were alive */
+    unsigned at; /* on error: number of live objects */
 };
 
 struct scale_kind {
     const char *name;
     unsigned size[3];
     const char *note;              /* reason for a lower number, or NULL */
-    const char *rows[SCALE_ROWS];  /* make, use, drop; or what run() measures */
+    const char *rows[SCALE_ROWS];  /* make, use, drop; or the operations measured by run() */
     CUresult (*setup)(unsigned n); /* or NULL */
     CUresult (*make)(unsigned i);
-    CUresult (*warm)(unsigned i); /* once for each, not measured; or NULL */
+    CUresult (*warm)(unsigned i); /* once per object, not measured; or NULL */
     CUresult (*use)(unsigned i);  /* or NULL */
     CUresult (*drop)(unsigned i);
-    void (*run)(unsigned n, struct scale_result *r); /* in the place of all of these; or NULL */
+    void (*run)(unsigned n, struct scale_result *r); /* replaces all of these; or NULL */
 };
 extern const struct scale_kind scale_kinds[];
 extern const size_t scale_nkinds;
 
-/* Processor time so far, and resident memory, of all processes that take part. */
+/* Processor time so far, us, and resident memory, of all participating processes. */
 double scale_cpu_us(void);
 double scale_resident(void);
-/* All work is done in this process: single operations are measured, on objects that are in no
- * cache. */
+/*
+ * True if all work is done in this process: single operations are measured, on objects not in any
+ * cache.
+ */
 bool scale_cold(void);
-/* Empties the caches, runs the operation on another object, then measures it on i. */
+/* Empties the caches, runs the operation on another object, then measures it on i, us. */
 double scale_cold_us(CUresult (*run)(unsigned), unsigned other, unsigned i, CUresult *r);
 
 #endif

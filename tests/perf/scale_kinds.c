@@ -28,7 +28,7 @@ static CUresult alloc_make(unsigned i)
     return api.cuMemAlloc((CUdeviceptr *)&slot[i], 256);
 }
 
-/* So that no page is touched for the first time when its memory is emptied. */
+/* Touches all pages, so that freeing the memory is not charged with first accesses. */
 static CUresult alloc_warm(unsigned i)
 {
     return api.cuMemsetD8(slot[i], 1, 256);
@@ -68,7 +68,7 @@ static CUresult pinned_drop(unsigned i)
 
 static char *buffer;
 
-/* Every other page: neighbours do not merge. */
+/* Every other page, so that neighbours do not merge. */
 static CUresult register_setup(unsigned n)
 {
     buffer = mmap(NULL, (size_t)n * 2 * PAGE, PROT_READ | PROT_WRITE,
@@ -275,7 +275,7 @@ static CUresult node_remove(unsigned i)
     return api.cuGraphDestroyNode((CUgraphNode)(uintptr_t)slot[i]);
 }
 
-/* The operation on `times` nodes from all over the graph. */
+/* Runs the operation on `times` nodes spread over the graph. */
 static CUresult graph_nodes(CUresult (*run)(unsigned), unsigned n, unsigned times, double *us)
 {
     const unsigned step = n / (2 * times);
@@ -325,7 +325,7 @@ static void graph_run(unsigned n, struct scale_result *r)
     CUresult e = slots(n);
     double was = scale_resident(), t;
 
-    e = e ? e : graph_capture(1); /* the processes have started */
+    e = e ? e : graph_capture(1); /* starts the processes */
     e = e ? e : api.cuCtxSynchronize();
     e = e ? e : graph_build(n, &g, r);
     t = scale_cpu_us();
@@ -333,7 +333,7 @@ static void graph_run(unsigned n, struct scale_result *r)
     r->us[INSTANTIATE] = since(&t, n);
     e = e ? e : api.cuGraphExecUpdate(executable, g, &info);
     r->us[UPDATE] = since(&t, n);
-    e = e ? e : node_set(0); /* the first one may make an index */
+    e = e ? e : node_set(0); /* the first may build an index */
     e = e ? e : graph_nodes(node_set, n, 250, &r->us[SET]);
     t = scale_cpu_us();
     e = e ? e : graph_list(g, n);

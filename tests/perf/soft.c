@@ -2,9 +2,10 @@
 /*
  * soft-bench [--quick] [--json FILE] --provider LIBRARY
  *
- * What the software GPU costs beside the C library on the same machine, and what its second core is worth:
- * copies and memset beside memcpy and memset, launches, the reading of a large module, one kernel by one
- * and by two threads. What is compared is interleaved in one run. Exit status 1: something failed.
+ * Cost of the software GPU compared with the C library on the same machine, and the speed-up by a
+ * second core: copies and memset beside memcpy and memset, launches, loading of a large module, a
+ * kernel run by one and by two threads. Compared operations are interleaved in one run. Exit status
+ * 1: a failure.
  */
 #include "bench.h"
 
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MODULE_BYTES (11u << 20) /* the size of the largest one in ggml's CUDA backend, as text */
+#define MODULE_BYTES (11u << 20) /* size of the largest module in ggml's CUDA backend, as text */
 
 static unsigned passed, failed;
 static FILE *json;
@@ -39,7 +40,7 @@ static void fail(const char *name)
     failed++;
 }
 
-/* GB/s of copies and memsets of one size. */
+/* Measures GB/s of copies and memsets of one size. */
 static void memory(struct api *a, size_t n, unsigned rounds)
 {
     char *from = malloc(n), *to = malloc(n), name[64];
@@ -84,7 +85,7 @@ static void memory(struct api *a, size_t n, unsigned rounds)
     free(to);
 }
 
-/* An empty kernel: what a launch takes, alone and behind others, and a block. */
+/* An empty kernel: cost of a launch, alone and queued, and of a block. */
 static void launches(struct api *a, unsigned rounds)
 {
     static const char text[] =
@@ -122,7 +123,7 @@ static void launches(struct api *a, unsigned rounds)
     free(blocks.v);
 }
 
-/* A text of 11 MiB: loaded, one kernel of it looked up and run; the others are never decoded. */
+/* A text of 11 MiB: loads it, looks up and runs one kernel; the others are never decoded. */
 static void large_module(struct api *a)
 {
     char *text = malloc(MODULE_BYTES + 65536);
@@ -165,7 +166,9 @@ static void large_module(struct api *a)
     free(text);
 }
 
-/* A process of its own whose software GPU has that many threads; it measures a round for each byte read. */
+/*
+ * A process whose software GPU has the given number of threads; it measures a round per byte read.
+ */
 struct scaled {
     int ask, answer, pid;
 };
@@ -225,7 +228,7 @@ static uint64_t scaled_round(struct scaled *s)
     return t;
 }
 
-/* Before the first CUDA call of this process: it forks. */
+/* Forks, so called before the first CUDA call of this process. */
 static void scaling(const char *provider, unsigned loops, unsigned rounds)
 {
     struct scaled s[2] = {{.pid = -1}, {.pid = -1}};
@@ -246,13 +249,13 @@ static void scaling(const char *provider, unsigned loops, unsigned rounds)
             samples_add(&two, (double)t2 / 1e6);
         }
     }
-    for (int i = 0; i < 2 && s[i].pid > 0; i++) { /* both: the second has copies of the first's */
+    for (int i = 0; i < 2 && s[i].pid > 0; i++) { /* both: the second inherits the first's */
         close(s[i].ask);
         close(s[i].answer);
     }
     for (int i = 0; i < 2 && s[i].pid > 0; i++)
         waitpid(s[i].pid, NULL, 0);
-    if (ok) /* the best round: what another program took from one core is not ours */
+    if (ok) /* the best round excludes the effect of other programs on a core */
         row("64 blocks of 256: one thread / two threads", samples_at(&one, 0), samples_at(&two, 0),
             "ms; the ratio is the scaling, aim 1.8");
     else

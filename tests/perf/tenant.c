@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * A client of a shared GPU, driven by tenancy.py: it says "ready", and for each line of its standard input works so
- * and answers with a line.
+ * A client of a shared GPU, driven by tenancy.py: prints "ready", and for each line of its standard
+ * input runs that load and answers with a line.
  *
  *   greedy MS       kernels of 64 blocks, two in flight: "work LAUNCHES"
  *   tail COUNT      one kernel at a time, pauses of 5 ms in between: "tail P50 P99", microseconds
- *   tiny MS         kernels that do nothing, as fast as they go: "work LAUNCHES"
+ *   tiny MS         empty kernels at the maximum rate: "work LAUNCHES"
  *   copies MS       copies of 1 MiB to the device: "work COPIES"
  *   streams MS      a stream for each kernel, many at once: "work LAUNCHES"
- *   graph MS        graphs of 10,000 nodes, one after the other: "work NODES"
- *   endless 0       a kernel that does not end, which is not waited for: "work 1"
+ *   graph MS        graphs of 10,000 nodes, in sequence: "work NODES"
+ *   endless 0       a kernel that never ends, without a wait: "work 1"
  */
 #include "bench.h"
 
@@ -32,7 +32,7 @@ static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
 static struct api api;
 static CUfunction spin;
 static CUdeviceptr out;
-static unsigned rounds = 2000; /* of a block's loop */
+static unsigned rounds = 2000; /* iterations of a block's loop */
 
 #define NODES 10000u
 #define STREAMS 64u
@@ -75,13 +75,13 @@ static bool launch_in_streams(void)
             return false;
     }
     for (unsigned i = 0; i < STREAMS; i++) {
-        if (p_cuStreamDestroy_v2(s[i])) /* its work goes on */
+        if (p_cuStreamDestroy_v2(s[i])) /* its work continues */
             return false;
     }
     return true;
 }
 
-/* Nodes that depend on nothing. */
+/* Nodes without dependencies. */
 static bool launch_graph(void)
 {
     static CUgraphExec exec;
