@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
- * What the checks in the guest need beyond a shell. Each command prints one line: "ok", or what was
- * seen instead.
+ * Checks in the guest that a shell cannot do. Each command prints a line: "ok", or the unexpected
+ * result.
  *
- *   boot_tool insmod FILE   boot_tool rmmod     the driver in and out
+ *   boot_tool insmod FILE   boot_tool rmmod     load and unload the driver
  *   boot_tool held          rmmod while this process has the device open
  *   boot_tool clients       two opens are two clients; wrong ioctl arguments
  *   boot_tool fork          a child must not use its parent's client
  *   boot_tool many          clients until there is no slot left, twice
- *   boot_tool user COMMAND  runs it as nobody, with a megabyte of memory that it may lock
+ *   boot_tool user COMMAND  runs it as nobody, with a memory lock limit of 1 MiB
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -67,7 +67,7 @@ static int held(void)
 {
     int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
     WANT_OK(fd);
-    /* The kernel's word for "in use" is EWOULDBLOCK when it is asked not to wait. */
+    /* The kernel returns EWOULDBLOCK for a module in use when asked not to wait. */
     long rc = syscall(SYS_delete_module, "vgpu_drv", O_NONBLOCK);
     if (rc >= 0 || (errno != EBUSY && errno != EWOULDBLOCK))
         return say("delete_module", rc);
@@ -137,7 +137,7 @@ static int forked(void)
     return 0;
 }
 
-/* As many clients as the device says, then ENOSPC; and again after they are gone. */
+/* As many clients as the device supports, then ENOSPC; again after they are closed. */
 static int many(void)
 {
     struct vgpu_query q = {0};
@@ -168,7 +168,7 @@ static int many(void)
 
 static int as_user(char **command)
 {
-    /* The driver does not ask it. */
+    /* Ignored by the driver. */
     struct rlimit lock = {1 << 16, 1 << 16};
 
     WANT_OK(setrlimit(RLIMIT_MEMLOCK, &lock));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * ioctl_fuzz SEED STEPS: a process that does what it likes with the driver's device: ioctls with good, odd and bad
- * arguments, mappings at any offset, writes into them, forked children that use its descriptors, closing in any
- * order. The same seed makes the same steps. A call may fail; it may not hang (an alarm ends the program), and what
- * succeeds must be what the arguments allow. The caller looks at the kernel's log.
+ * ioctl_fuzz SEED STEPS: random use of the driver's device: ioctls with good, odd and bad
+ * arguments, mappings at any offset, writes into them, forked children that use its descriptors,
+ * closing in any order. The same seed makes the same steps. A call may fail; it must not hang (an
+ * alarm ends the program), and a success must match the arguments. The caller checks the kernel's
+ * log.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,9 +27,9 @@
 #define FILES 4
 #define MAPS 8
 #define DMABUFS 6
-#define PAGES 64u       /* of memory that is pinned in part */
+#define PAGES 64u       /* pages of memory pinned in parts */
 #define CREATES_MAX 16u /* each starts a process on the host */
-#define LIMIT_S 900     /* for an emulated processor under load */
+#define LIMIT_S 900     /* for an emulated processor under load, s */
 
 static struct file {
     int fd; /* -1: closed */
@@ -149,7 +150,7 @@ static void unpin(struct file *f)
         bad("UNPIN of nothing");
 }
 
-/* A dma-buf of a part of a region, of this file or of another one. */
+/* Exports part of a region, of this file or of another. */
 static void export(struct file *f)
 {
     struct vgpu_export e = {.region = f->region[below(4)],
@@ -227,7 +228,7 @@ static void import(struct file *f)
     f->region[below(4)] = m.region;
 }
 
-/* Mapped, written, closed: whatever the clients do meanwhile. */
+/* Maps, writes and closes a dma-buf, whatever the clients do meanwhile. */
 static void use_dmabuf(void)
 {
     unsigned i = below(DMABUFS);
@@ -256,7 +257,7 @@ static void wait_for(struct file *f)
                           .flags = below(8) ? 0 : (uint32_t)odd()};
     struct timespec now;
 
-    /* A moment from now, or long ago: never for ever. */
+    /* Shortly from now, or in the past: never without an end. */
     clock_gettime(CLOCK_MONOTONIC, &now);
     w.deadline_ns =
         below(2) ? (int64_t)below(1000) : now.tv_sec * 1000000000ll + now.tv_nsec + (int64_t)below(2000000);
@@ -271,9 +272,11 @@ static void raw(struct file *f)
 
     for (unsigned i = 0; i < 16; i++)
         block[i] = odd();
-    /* Any number, size and direction; the block is as large as any of them, or the pointer is wrong. */
+    /*
+     * Any number, size and direction; the buffer has the largest size, or the pointer is invalid.
+     */
     if (nr == 4)
-        nr = 5; /* WAIT with such a deadline may be for ever */
+        nr = 5; /* WAIT with such a deadline may never end */
     call(f->fd, _IOC(below(4), below(4) ? VGPU_IOCTL_MAGIC : below(256), nr, below(129)),
          below(4) ? (void *)block : (void *)(uintptr_t)odd());
 }
@@ -307,7 +310,10 @@ static void leave(int sig)
     _exit(0);
 }
 
-/* Into what may be the ring: the worker may end for it, nobody else. In a child, which faults. */
+/*
+ * Writes to memory that may be the ring: the worker may end, but nothing else. In a child, which
+ * may fault.
+ */
 static void touch(void)
 {
     unsigned i = below(MAPS);
@@ -321,9 +327,9 @@ static void touch(void)
         madvise(map[i].p, map[i].n, (int)below(20));
         return;
     }
-    pid = fork(); /* has no such mapping: the driver's are not inherited */
+    pid = fork(); /* has no such mapping: the driver's mappings are not inherited */
     if (pid == 0) {
-        signal(SIGSEGV, leave); /* a handler: the kernel's log stays clean */
+        signal(SIGSEGV, leave); /* a handler keeps the kernel's log clean */
         signal(SIGBUS, leave);
         ((volatile uint8_t *)map[i].p)[below(4096)] = (uint8_t)random64();
         _exit(0);
@@ -397,7 +403,7 @@ static void step(void)
     case 15:
         child();
         break;
-    case 16: /* closing is what starts a process's end on the host: seldom */
+    case 16: /* rare, as closing starts the end of a process on the host */
         if (below(6) == 0) {
             close(f->fd);
             f->fd = -1;

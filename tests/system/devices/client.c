@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client WHAT: which devices libcuda and NVML show, in lines that run.sh compares.
- *   cuda    cuInit's result, then UUID and place on the bus of each device
- *   nvml    the same of NVML
- *   use     works on device 0, then says on which devices NVML lists this process, and where memory is used
- *   beyond  an ordinal that another backend has, and an address that it gave another process: CUresults
- *   late    asks for the version, then sets CUDA_VISIBLE_DEVICES=1, then as `cuda`
+ * client WHAT: the devices shown by libcuda and NVML, in lines that run.sh compares.
+ *   cuda    cuInit's result, then UUID and PCI bus id of each device
+ *   nvml    the same from NVML
+ *   use     works on device 0, then prints the devices on which NVML lists this process, and the
+ *           memory in use
+ *   beyond  an ordinal of another backend, and an address given to another process: CUresults
+ *   late    queries the version, then sets CUDA_VISIBLE_DEVICES=1, then as `cuda`
  *   forked  NVML before a fork and in the child: the numbers of devices
  */
 #include <cuda.h>
@@ -20,7 +21,7 @@
 
 #define SIZE (8u << 20)
 
-/* A step that must work: the program ends with its name when it does not. */
+/* Ends the program with the name of the step if it fails. */
 static void need(const char *what, int r)
 {
     if (r == 0)
@@ -29,7 +30,7 @@ static void need(const char *what, int r)
     exit(1);
 }
 
-/* One type for all functions: the caller passes what each takes. */
+/* A single type for all functions: the caller passes the arguments of each. */
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 typedef nvmlReturn_t (*nvml_fn)();
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Ollama does to find GPUs (its native probe, discover/native_probe*.go as of 2026), in its
+ * The GPU discovery of Ollama (its native probe, discover/native_probe*.go as of 2026), in its
  * order: ggml's libraries are opened, the CUDA backend is loaded, its devices and their properties
- * are listed; then libcuda is asked by itself (dlopen, dlsym), with NVML for the driver's version and
- * the memory of the board. Prints what Ollama would conclude, as KEY=VALUE words in one line for
- * each device, and fails where Ollama would fall back to the CPU.
+ * are listed; then libcuda is queried directly (dlopen, dlsym), with NVML for the driver's version
+ * and the memory of the board. Prints Ollama's conclusion, as KEY=VALUE words in a line per device,
+ * and fails where Ollama would fall back to the CPU.
  *
- *   discovery [FOLDER]   FOLDER has libggml-base.so, libggml*.so and libggml-cuda.so; without one
+ *   discovery [FOLDER]   FOLDER has libggml-base.so, libggml*.so and libggml-cuda.so; without it
  *                        only the second half runs
  */
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ggml's struct ggml_backend_dev_props, as its header has it. */
+/* ggml's struct ggml_backend_dev_props, copied from its header. */
 struct props {
     const char *name, *description;
     size_t memory_free, memory_total;
@@ -28,7 +28,7 @@ struct props {
 
 struct device {
     char library[32], name[128], description[256], id[64];
-    unsigned long long total, free, board; /* bytes; board: what NVML says */
+    unsigned long long total, free, board; /* bytes; board: from NVML */
     int major, minor, integrated;
     int cuda_major, cuda_minor, driver_major;
 };
@@ -56,7 +56,7 @@ static void *open_one(const char *path, int global)
 
 /* ---- ggml ---- */
 
-/* The file in a folder whose name starts so; npm's builds put a version behind "libggml". */
+/* Finds a file by the start of its name; npm's builds append a version to "libggml". */
 static int find_file(char *path, size_t size, const char *folder, const char *start)
 {
     DIR *d = opendir(folder);
@@ -127,7 +127,7 @@ static int ask_ggml(const char *folder)
     return ndevices == 0;
 }
 
-/* ---- libcuda and NVML, by themselves ---- */
+/* ---- libcuda and NVML, directly ---- */
 
 static void *nvml;
 static int (*nvml_init)(void), (*nvml_shutdown)(void);
@@ -140,7 +140,7 @@ static int open_nvml(void)
     return nvml == NULL || !nvml_init || !nvml_shutdown;
 }
 
-/* The number before the first dot of the driver's version; 0: not known. */
+/* Major version of the driver, before the first dot; 0: unknown. */
 static int driver_major(void)
 {
     int (*get)(char *, unsigned), major = 0, r;

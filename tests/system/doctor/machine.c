@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into vgpu doctor: the parts of a guest that the host has not. /dev/vgpu1 and /dev/vgpu10 (as many of them
- * as VGPU_TEST_NODES says), the PCI devices of the folder VGPU_TEST_BUS, and the driver's lines in a kernel log.
+ * Preloaded into vgpu doctor: simulates the parts of a guest that the host lacks. /dev/vgpu1 and
+ * /dev/vgpu10 (the first VGPU_TEST_NODES of them), the PCI devices of the folder VGPU_TEST_BUS, and
+ * the driver's lines in a kernel log.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -22,7 +23,7 @@ static const char kernel_log[] = "<6>[    1.0] vgpu_drv: loaded\n"
                                  "<6>[    3.0] vgpu_drv virtio2: /dev/vgpu10: the second\n"
                                  "<6>[    4.0] another: /dev/vgpu1: not the driver's\n";
 
-/* What doctor looks at beside nodes and bus; a folder stands for all that is in it. */
+/* Further paths checked by doctor; a folder includes its contents. */
 static const char *const root_paths[] = {"/run/.containerenv",   "/.dockerenv",     "/run/systemd/container",
                                          "/sys/module/vgpu_drv", "/sys/class/misc", "/lib/modules"};
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * missing: looks a name up that libcuda does not export, as cuBLAS does for its own list, and gives up.
- * missing slot: calls a slot of a hidden table that libcuda does not serve, and gives up.
- * missing without: looks for a libcudart of a version that is nowhere, and goes on without it.
+ * missing: looks up a name that libcuda does not export, as cuBLAS does for its own list, and
+ * exits.
+ * missing slot: calls a slot of a hidden table that libcuda does not serve, and exits.
+ * missing without: looks for a libcudart of an unknown version, and continues without it.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A symbol of libcuda; NULL: it does not have it. */
+/* Returns a symbol of libcuda; NULL: not exported. */
 static void *symbol(const char *name)
 {
     void *lib = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Another libcuda.so.1, like the stub of a toolkit or the leftovers of a driver: it finds nothing. */
+/* A foreign libcuda.so.1, like a toolkit's stub or a driver's leftover: it finds no device. */
 int cuInit(unsigned flags);
 int cuDeviceGetCount(int *count);
 int cuDeviceGetName(char *name, int length, int device);

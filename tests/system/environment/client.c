@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client WHAT...: what libcuda makes of the environment, one line for each question; run.sh compares them.
- *   devices   cuInit's result; for each device its capability, and the blocks that an SM of the device takes that
+ * client WHAT...: effects of the environment on libcuda, a line per question; compared by run.sh.
+ *   devices   cuInit's result; for each device its capability, and the number of blocks per SM that
  *             work in its context reaches
- *   uuids     the UUIDs of all devices, as nvidia-smi writes them
- *   hidden    may an ordinal that the application does not have be used? (CUresults)
- *   blocking  a launch's result and whether the stream is idle after it; the result of a launch that faults
+ *   uuids     the UUIDs of all devices, in nvidia-smi's form
+ *   hidden    whether an ordinal hidden from the application can be used (CUresults)
+ *   blocking  a launch's result and whether the stream is idle after it; the result of a faulting
+ *             launch
  *   loading   cuModuleGetLoadingMode
- *   pinned    64 KiB and 9 MiB of pinned memory, allocated and registered: results, copies, what is said about it
- *   tokens    as a language model decodes: small inputs, each waited for, a kernel, its result; ROUNDS times
- *   ggml-tokens  the same with the inputs in the thread's default stream, as ggml has them
- *   steps     as a training step: a batch copied, kernels, one value read back; ROUNDS times
- *   fills     results are set to zero in both ways, waited for, counted up and read back; ROUNDS times
+ *   pinned    64 KiB and 9 MiB of pinned memory, allocated and registered: results, copies,
+ *             attributes
+ *   tokens    like decoding of a language model: small inputs, each waited for, a kernel, its
+ *             result; ROUNDS times
+ *   ggml-tokens  the same with the inputs in the thread's default stream, as by ggml
+ *   steps     like a training step: a batch copied, kernels, one value read back; ROUNDS times
+ *   fills     results are zeroed in both ways, waited for, counted up and read back; ROUNDS times
  *   captures  graphs are captured; ROUNDS times
  *   others    inputs that are waited for and then used in another stream; ROUNDS times
- *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
- *   images    what a kernel computes of an image of 1 MiB
- *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
+ *   unified   whether pinned memory has one address for both sides, far from the program's mappings
+ *   images    the result of a kernel in an image of 1 MiB
+ *   version   cuDriverGetVersion before cuInit, in a child forked then, and after cuInit
  */
 #include <cuda.h>
 #include <semaphore.h>
@@ -48,7 +51,7 @@ static const char add[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
                           "  add.u32 %r2, %r0, %r1; st.global.u32 [%d0], %r2;\n"
                           "  ret;\n}\n";
 
-/* A step that must work: the program ends with its name when it does not. */
+/* Ends the program with the name of the step if it fails. */
 static void need(const char *what, CUresult r)
 {
     if (r == CUDA_SUCCESS)
@@ -57,7 +60,7 @@ static void need(const char *what, CUresult r)
     exit(1);
 }
 
-/* Blocks of 32 threads that an SM takes: the worker's answer for the device of the current context. */
+/* Blocks of 32 threads per SM: the worker's answer for the device of the current context. */
 static int blocks(void)
 {
     CUmodule module;
@@ -118,7 +121,7 @@ static void uuids(void)
     }
 }
 
-/* Ordinals beyond the visible ones must not reach the devices that are hidden. */
+/* Ordinals beyond the visible ones must not reach hidden devices. */
 static void hidden(void)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -210,14 +213,17 @@ static unsigned char value(size_t i, int round)
     return (unsigned char)(i * 7 + i / 251 + (size_t)round);
 }
 
-/* Do copies to the device and back, on a stream and in a graph, bring what `host` has? */
+/*
+ * Checks that copies to the device and back, on a stream and in a graph, preserve the contents of
+ * `host`.
+ */
 static const char *copies(unsigned char *host, size_t n)
 {
     CUdeviceptr p;
     CUstream s;
     CUgraph graph;
     CUgraphExec exec;
-    size_t graph_n = 65536; /* a graph keeps pinned memory of its own for what it copies */
+    size_t graph_n = 65536; /* a graph keeps its own pinned memory for its copies */
     int right = 1;
 
     need("cuMemAlloc", cuMemAlloc(&p, n));
@@ -248,7 +254,7 @@ static const char *copies(unsigned char *host, size_t n)
     return right ? "right" : "wrong";
 }
 
-/* One sort of pinned memory; ends it. */
+/* Checks one kind of pinned memory, and frees it. */
 static void pinned_one(const char *name, void *host, size_t n, CUresult (*end)(void *))
 {
     CUdeviceptr on_device = 0, attribute = 0;
@@ -318,7 +324,7 @@ static void work_add(const struct work *w, int input, CUstream s)
     need("cuLaunchKernel", cuLaunchKernel(w->add, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
 }
 
-/* The sum so far, as a program reads a result. */
+/* Reads the sum so far, as a program reads a result. */
 static void work_check(const struct work *w, CUstream s, unsigned want)
 {
     unsigned got = 0;
@@ -400,7 +406,7 @@ static void fills(void)
     printf("right\n");
 }
 
-/* Graphs that are captured: a fill and two kernels each. */
+/* Captured graphs: a fill and two kernels each. */
 static void captures(void)
 {
     struct work w;
@@ -420,7 +426,7 @@ static void captures(void)
     printf("right\n");
 }
 
-/* What is complete is asked for once, however often the program asks. */
+/* Completed work is queried from the worker once, however often the program asks. */
 static void queries(void)
 {
     struct work w;
@@ -446,7 +452,10 @@ static void CUDA_CB hold(void *semaphore)
         ;
 }
 
-/* What is not complete is asked for now and then. Prints the queries, and their time in microseconds. */
+/*
+ * Incomplete work is queried from the worker only at intervals. Prints the number of queries, and
+ * their time in microseconds.
+ */
 static void polls(void)
 {
     struct work w;
@@ -492,7 +501,7 @@ static void others(void)
     printf("right\n");
 }
 
-/* Pinned memory that is not at the addresses that mmap would have chosen. */
+/* Pinned memory at addresses other than those chosen by mmap. */
 static void unified(void)
 {
     char *p[4], *near = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

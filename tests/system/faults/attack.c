@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
- * attack SOCKET KIND [N]: clients without CUDA that go wrong for a long time rather than once (fuzz.c).
+ * attack SOCKET KIND [N]: clients without CUDA that misbehave for a long time rather than once
+ * (fuzz.c).
  *
- *   boundaries    every plain field of every call at the edges of its type, beside good other fields
- *   order [N]     N random calls on streams and events in any state, against a model of what is alive
+ *   boundaries    every plain field of every call at the limits of its type, other fields valid
+ *   order [N]     N random calls on streams and events in any state, against a model of live
+ *                 objects
  *   wrap [N]      N calls whose sequence numbers pass 2^32, eight in flight
- *   forge [N]     N calls while a thread writes random words to replies, notifications, wake-up words
- *   bells [N]     16 clients ring the doorbell N times each with nothing in the ring
- *   deaths [N]    N clients that end with a malformed record, one after the other
- *   knocks [N]    N connections that greet with another version
+ *   forge [N]     N calls while a thread writes random words to replies, notifications, wake-up
+ *                 words
+ *   bells [N]     16 clients ring the doorbell N times each with an empty ring
+ *   deaths [N]    N clients in turn that end with a malformed record
+ *   knocks [N]    N connections with another version in HELLO
  *   retype        handles of each type given to calls for each other type, own and another client's
- * One line says what happened; status 0: all as it must be.
+ *
+ * A line gives the result; status 0: all as required.
  */
 #include "raw.h"
 #include "vgp_fields.h"
@@ -63,14 +67,14 @@ static uint64_t some_memory(struct raw *r)
 
 /* ---- boundaries ---- */
 
-/* These end or block the client by what they mean: nothing to learn from their numbers. */
+/* These calls end or block the client by design, so their arguments are not varied. */
 static bool left_out(const char *name)
 {
     return !strcmp(name, "vgpHostFuncDone") || !strcmp(name, "vgpHostFuncFinished") ||
            strstr(name, "CtxReset") || strstr(name, "CtxDestroy") || strstr(name, "CtxRelease");
 }
 
-/* Good enough arguments: addresses that are device memory, small numbers, no handles. */
+/* Fills in plausible arguments: device memory addresses, small numbers, no handles. */
 static void fill(const struct vgp_call_fields *f, uint8_t *args, uint64_t memory)
 {
     const uint64_t one = 1, mem = memory;
@@ -147,7 +151,7 @@ static int boundaries(void)
             printf("attack: %s: no answer to a ping afterwards\n", c->name);
             return 1;
         }
-        /* A crash is never an answer to a number. */
+        /* A crash is never a valid answer to a number. */
         if (open && raw_is_dead(&r) && strstr((const char *)r.w->dead_text, "signal")) {
             printf("attack: %s: %s\n", c->name, (const char *)r.w->dead_text);
             return 1;
@@ -173,7 +177,7 @@ struct object {
     uint32_t generation;
 };
 
-/* What the model says about the handle: the result of a call that only looks at it. */
+/* Compares a handle with the model: the result of a call that only queries it. */
 static bool look(struct raw *r, const struct object *o)
 {
     struct vgp_args_cuStreamQuery q = {.hStream = o->handle};
@@ -200,7 +204,7 @@ static int order(unsigned n)
         struct vgp_args_cuEventRecord record = {.hEvent = x->handle, .hStream = y->handle};
 
         switch (rnd() % 4) {
-        case 0: /* create; a handle that lives is not minted again */
+        case 0: /* create; a live handle is not minted again */
             if (!x->alive) {
                 x->generation++;
                 x->handle = VGP_HANDLE(x->event ? VGP_H_EVENT : VGP_H_STREAM, x->generation, 1 + at);
@@ -209,14 +213,14 @@ static int order(unsigned n)
                 x->alive = true;
             }
             break;
-        case 1: { /* destroy, alive or not */
+        case 1: { /* destroy, whether alive or not */
             struct vgp_args_cuStreamDestroy_v2 d = {.hStream = x->handle};
             raw_put(&r, x->event ? VGP_cuEventDestroy_v2 : VGP_cuStreamDestroy_v2, &d, sizeof(d),
                     VGP_NO_REPLY);
             x->alive = false;
             break;
         }
-        case 2: /* any handle as event and as stream, dead ones and wrong types as well */
+        case 2: /* any handle as event and as stream, including dead ones and wrong types */
             raw_put(&r, VGP_cuEventRecord, &record, sizeof(record), VGP_NO_REPLY);
             break;
         default:
@@ -241,7 +245,7 @@ static int order(unsigned n)
     return !ok;
 }
 
-/* Every type of handle where every other type belongs; and what another client has. */
+/* Handles of each type where every other type belongs; also those of another client. */
 static int retype(void)
 {
     static const uint16_t calls[] = {VGP_cuStreamQuery, VGP_cuEventQuery, VGP_cuModuleUnload};
@@ -304,7 +308,7 @@ static int wrap(unsigned n)
         raw_publish(&r);
         if (!raw_settle(&r) || raw_is_dead(&r))
             return bad("not consumed");
-        /* The last one answered: all eight are, each with its own value. */
+        /* After the answer to the last, all eight are answered, each with its own value. */
         for (unsigned k = 8; k-- > 0;) {
             volatile struct vgp_reply *slot = (void *)(r.base + r.reply_offset + (7 - k) * r.slot_size);
             unsigned spins = 0;
@@ -335,7 +339,7 @@ static void *forger(void *p)
         uint32_t to = (uint32_t)(x >> 8) & ~3u, value = (uint32_t)(x >> 40);
 
         switch (x & 3) {
-        case 0: /* wake-up words, head and state of the worker, runs of host functions */
+        case 0: /* wake-up words, head and state of the worker, host function runs */
             to = 192 + to % (header - 192);
             break;
         case 1:
@@ -371,7 +375,7 @@ static int forge(unsigned n)
                 raw_put(&r, VGP_cuMemAlloc_v2, &alloc, sizeof(alloc), 9);
             raw_publish(&r);
             if (!(k % 32))
-                usleep(1000); /* what the worker consumed cannot be seen any more: do not overrun it */
+                usleep(1000); /* the worker's position is unknown: avoids an overrun */
         }
         forging = false;
         pthread_join(t, NULL);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * bereft CASE     starts something that ends only with its worker, says "bereft: ready", and ends with 0 when the
- *                 worker's death was reported as cuda.h promises; rig.py kills the worker, or stops it before
+ * bereft CASE     starts work that ends only with its worker, prints "bereft: ready", exits with 0
+ *                 if the worker's death was reported as in cuda.h; rig.py kills or stops the worker
  * bereft --list   the cases
  *
- * Each case starts work behind a stream that waits for ever, or calls in a loop, and ends when it has been told. That
- * it ends is half of what is tested: faults.py kills it after a time. A case that ends before its worker does has been
- * told that something is done which is not. One line on standard output says what happened.
+ * Each case starts work behind a stream that waits for ever, or calls in a loop, and ends when the
+ * death is reported. Ending is half of the test: faults.py kills it after a timeout. A case that
+ * ends before its worker does was given a false completion. A line on standard output gives the
+ * result.
  */
 #include <cuda.h>
 #include <pthread.h>
@@ -19,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BIG (48u << 20) /* a pageable copy in many pieces, more than the staging area holds */
-#define SILENT_MS 1500  /* after the end nothing more may come: for so long it is waited for */
+#define BIG (48u << 20) /* pageable copy in many pieces, larger than the staging area */
+#define SILENT_MS 1500  /* silence required after the end, ms */
 
 static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
                           ".visible .entry nothing()\n{\nret;\n}\n";
 
-static CUstream stuck, other; /* stuck: blocking, and waits for a word that nobody writes */
+static CUstream stuck, other; /* stuck: blocking, waits for a word that is never written */
 static CUdeviceptr word, big;
 static CUfunction nothing;
 static CUevent behind; /* recorded in stuck */
@@ -89,13 +90,13 @@ static void ready(void)
     fflush(stdout);
 }
 
-/* ---- what comes in the background ---- */
+/* ---- asynchronous notifications ---- */
 
 struct told {
     unsigned calls;
     CUresult status;
-    const struct told *before; /* of the same stream */
-    int early;                 /* it came before that one */
+    const struct told *before; /* previous entry of the same stream */
+    int early;                 /* arrived before that entry */
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
@@ -116,7 +117,7 @@ static void CUDA_CB on_callback(CUstream s, CUresult status, void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-/* Holds up the thread that runs callbacks. */
+/* Blocks the thread that runs callbacks. */
 static void CUDA_CB on_gate(CUstream s, CUresult status, void *arg)
 {
     on_callback(s, status, arg);
@@ -135,7 +136,7 @@ static void CUDA_CB on_host(void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-/* Without a time: the tester has one. */
+/* Without a timeout: the tester has one. */
 static void await(const volatile unsigned *counter, unsigned n)
 {
     pthread_mutex_lock(&lock);
@@ -144,7 +145,7 @@ static void await(const volatile unsigned *counter, unsigned n)
     pthread_mutex_unlock(&lock);
 }
 
-/* Each once, in its stream's order, with the error that calls return. */
+/* True if each was called once, in its stream's order, with the error returned by calls. */
 static int all_told(const struct told *t, unsigned n)
 {
     CUresult error = cuCtxSynchronize();
@@ -171,7 +172,7 @@ static int add(CUstream s, struct told *t, const struct told *before)
 
 static int callbacks(void)
 {
-    static struct told t[600]; /* more than one for each bucket of the library's table */
+    static struct told t[600]; /* more than one per bucket of the library's table */
 
     for (unsigned i = 0; i < 600; i++) {
         if (add(stuck, &t[i], i == 0 ? NULL : &t[i - 1]))
@@ -182,7 +183,7 @@ static int callbacks(void)
     return all_told(t, 600);
 }
 
-/* Another thread is in a callback when the worker dies: the next ones wait for it, and are told. */
+/* Another thread is in a callback when the worker dies: later callbacks wait, and are called. */
 static int callback_running(void)
 {
     static struct told first, t[3];
@@ -259,7 +260,7 @@ static int graph_nodes(void)
     return 0;
 }
 
-/* Only the running graph has it: its end is the worker's. */
+/* Only the running graph holds the object, so it ends with the worker. */
 static int object_in_flight(void)
 {
     CUuserObject o;
@@ -283,7 +284,7 @@ static int object_in_flight(void)
     return 0;
 }
 
-/* The program has references: they decide. */
+/* The program holds references, which keep the object alive. */
 static int object_owned(void)
 {
     CUuserObject o;
@@ -305,7 +306,7 @@ static int object_owned(void)
     return 0;
 }
 
-/* A graph of the program has it, and so may the program still use it. */
+/* A graph of the program holds the object, so the program may still use it. */
 static int object_in_graph(void)
 {
     CUuserObject o;
@@ -321,7 +322,7 @@ static int object_in_graph(void)
     return 0;
 }
 
-/* A wait that nobody signals, a signal behind another stream's wait, and callbacks behind both. */
+/* A wait that is never signalled, a signal behind another stream's wait, callbacks behind both. */
 static int semaphores(void)
 {
     static struct told t[2];
@@ -343,7 +344,7 @@ static int semaphores(void)
     ready();
     await(&told, 2);
     NEED(all_told(t, 2) == 0);
-    NEED(read(fds[1], &value, sizeof(value)) < 0); /* nothing was done, so nothing was signalled */
+    NEED(read(fds[1], &value, sizeof(value)) < 0); /* no work was done, so there was no signal */
     return 0;
 }
 
@@ -365,7 +366,7 @@ static int logs(void)
     return 0;
 }
 
-/* The child has none of it, and does not get the parent's callback. */
+/* The child has no such state, and does not get the parent's callback. */
 static int forked(void)
 {
     static struct told t;
@@ -388,7 +389,7 @@ static int forked(void)
     return 0;
 }
 
-/* ---- calls that wait ---- */
+/* ---- blocking calls ---- */
 
 static int is_told(const char *call, CUresult r)
 {
@@ -415,7 +416,7 @@ WAITS(copy_small, cuMemcpyDtoH(host, big, 4))
 WAITS(copy_down_async, cuMemcpyDtoHAsync(host, big, BIG, stuck))
 WAITS(free_memory, cuMemFree(big))
 
-/* Until a call fails; each does as much as it can without waiting. */
+/* Repeats calls until one fails; each does as much as possible without waiting. */
 #define REPEATS(name, ...) \
     static int name(void) \
     { \
@@ -434,7 +435,7 @@ REPEATS(launches, cuLaunchKernel(nothing, 1, 1, 1, 1, 1, 1, 0, stuck, NULL, NULL
 REPEATS(copies_up_async, cuMemcpyHtoDAsync(big, host, BIG, stuck))
 REPEATS(waits_for_nothing, cuStreamSynchronize(other))
 
-/* The broker and the worker map it; without them it is an error, not less memory. */
+/* Broker and worker map the memory; without them it is an error, not a smaller allocation. */
 static int pinned(void)
 {
     CUresult r = CUDA_SUCCESS;
@@ -458,7 +459,7 @@ static int pinned(void)
     return is_told("pinned", r);
 }
 
-/* Maps memory of a team to which no device was added. */
+/* Maps memory of a multicast team without devices. */
 static int multicast(void)
 {
     CUmulticastObjectProp p = {.numDevices = 1, .size = 2 << 20};
@@ -478,7 +479,7 @@ static int multicast(void)
     return is_told("multicast", cuMemMap(at, p.size, 0, h, 0));
 }
 
-/* ---- threads in the middle of submitting ---- */
+/* ---- threads while submitting ---- */
 
 #define THREADS 4u
 #define EACH 20000u
@@ -514,7 +515,7 @@ static void *submitter(void *arg)
     return (void *)(uintptr_t)r;
 }
 
-/* A callback comes if its call succeeded, and only then. */
+/* A callback is called if and only if its call succeeded. */
 static int submitting(void)
 {
     pthread_t threads[THREADS];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * fuzz SOCKET|DEVICE [--seeds N] [attack...]: malformed input of every kind, each from a client of its own.
- * What must hold: that client is dead with an error and a text, or, where the input is merely a bad
- * CUDA argument, it gets an error and lives; nothing hangs; the next client works.
+ * fuzz SOCKET|DEVICE [--seeds N] [attack...]: malformed input of every kind, each from a separate
+ * client. Required: the client is dead with an error and a text, or, if the input is merely a bad
+ * CUDA argument, gets an error and lives; nothing hangs; the next client works.
  */
 #include "fuzz.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Services of fuzz.c for the attacks, and the groups of attacks that it runs. */
+/* Functions of fuzz.c for the attacks, and the groups of attacks. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -8,7 +8,7 @@
 extern const char *fuzz_path; /* the socket or the device */
 extern unsigned fuzz_seeds;   /* --seeds: the number of random rounds */
 
-/* xorshift. A test sets the state to a fixed seed first, so that a failure can be repeated. */
+/* xorshift. Tests first set the state to a fixed seed, so that a failure can be reproduced. */
 extern uint64_t fuzz_random;
 uint32_t fuzz_rnd(void);
 
@@ -16,9 +16,9 @@ uint32_t fuzz_rnd(void);
 void fuzz_result(const char *name, const char *what);
 /* True if the command line names this attack, or no attack. */
 bool fuzz_wanted(const char *name);
-/* NULL when a new client can ping. */
+/* NULL if a new client can ping. */
 const char *fuzz_alive(void);
-/* Puts a good ping record; does not publish it. */
+/* Puts a valid ping record; does not publish it. */
 struct vgp_record *fuzz_ping(struct raw *r, uint32_t slot);
 
 void fuzz_records(void);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Records and tails that are wrong in one way each: the client must be dead of every one of them. */
+/* Records and tails that are invalid in one way each: each must kill the client. */
 #include "fuzz.h"
 
 #include <string.h>
 
-/* The attacks on a record header: change a good ping record, or the tail. */
+/* Attacks on a record header: they change a valid ping record, or the tail. */
 #define PING_BYTES ((uint32_t)(sizeof(struct vgp_record) + 16))
 
 #define HEADER(ident, statement) \
@@ -64,7 +64,9 @@ static void a_tail_half_header(struct raw *r)
 }
 static void a_wraps_inside_record(struct raw *r)
 {
-    /* A record that begins 16 bytes before the end of the ring and claims to go on at its start. */
+    /*
+     * A record that begins 16 bytes before the end of the ring and claims to continue at its start.
+     */
     while (((uint32_t)r->tail & (r->ring_size - 1)) != r->ring_size - PING_BYTES && !raw_is_dead(r)) {
         fuzz_ping(r, 0);
         if ((r->tail & 0xffff) < PING_BYTES) {

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What may come over the socket before and after the greeting. */
+/* Messages on the socket before and after the greeting. */
 void fuzz_socket(void)
 {
     static uint8_t big[65536];
@@ -47,7 +47,7 @@ void fuzz_socket(void)
     }
     fuzz_result("hello_garbage", fuzz_alive());
 
-    /* MAP without a descriptor, and with one that is no sealed memfd. */
+    /* MAP without a descriptor, and with a descriptor that is not a sealed memfd. */
     if (raw_open(&r, fuzz_path)) {
         fuzz_result("map", "no client");
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Generated input: arguments for every call of the protocol, changes to a good stream, and memory that changes
- * while the worker reads it. After each the client is dead or answers.
+ * Generated input: arguments for every call of the protocol, changes to a valid stream, and memory
+ * that changes while the worker reads it. After each the client is dead or answers.
  */
 #include "fuzz.h"
 
@@ -11,7 +11,7 @@
 
 static char detail[200];
 
-/* Sends one record for `call` with these bytes; then the client must be dead or answer a ping. */
+/* Sends a record for a call with these bytes; then the client must be dead or answer a ping. */
 static const char *send_and_look(struct raw *r, const struct vgp_call_info *i, const void *args,
                                  uint32_t size, bool must_die)
 {
@@ -83,7 +83,7 @@ void fuzz_calls(void)
     }
 }
 
-/* A good start of a program; returns the bytes it put. */
+/* Writes the usual start of a program. */
 static void good_stream(struct raw *r)
 {
     struct {
@@ -102,7 +102,7 @@ static void good_stream(struct raw *r)
     fuzz_ping(r, 6);
 }
 
-/* Random changes to a good stream, with fixed seeds: dead or alive, but never neither. */
+/* Random changes to a valid stream, with fixed seeds: the client is dead or answers. */
 void fuzz_mutations(void)
 {
     struct raw r;
@@ -182,7 +182,7 @@ void fuzz_double_fetch(void)
     fuzz_result("double_fetch", what ? what : fuzz_alive());
 }
 
-/* The worker kills itself over nothing that is in reach: shared header fields are only a mailbox. */
+/* The worker dies only from its own client's input: shared header fields are mere mailboxes. */
 void fuzz_scribble(void)
 {
     struct raw r;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-/* Well-formed calls with addresses, images and handles that are not the client's: refused, and the worker lives. */
+/*
+ * Well-formed calls with addresses, images and handles that do not belong to the client: refused,
+ * and the worker lives.
+ */
 #include "fuzz.h"
 
 #include <string.h>
 
 static char detail[200];
 
-/* A client with the primary context of device 0 current. */
+/* Opens a client with the primary context of device 0 current. */
 static const char *with_context(struct raw *r)
 {
     struct vgp_args_vgpPrimaryCtxRetain retain = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 1)};
@@ -19,7 +22,7 @@ static const char *with_context(struct raw *r)
     return NULL;
 }
 
-/* Addresses of the worker's own memory, given as device memory: never read, never written. */
+/* Addresses of the worker's own memory, passed as device memory: never read or written. */
 static const char *wild_copies(void)
 {
     static const uint64_t wild[] = {0x400000, 0x401000, 0x600000, 0x7fffffffe000, 0x7ffff7ff0000, 8};
@@ -52,7 +55,7 @@ static const char *wild_copies(void)
     return what;
 }
 
-/* Images that point elsewhere or claim more than they have: refused, and the worker lives. */
+/* Images that point elsewhere or claim more bytes than they have: refused, and the worker lives. */
 static const char *wild_images(void)
 {
     static const char *const names[] = {"wrapper", "fatbin", "elf", "second fatbin"};
@@ -81,7 +84,7 @@ static const char *wild_images(void)
     return what;
 }
 
-/* Texture references that are of another type, another's to destroy, or gone with their module. */
+/* Texture references of another type, not destroyable by the client, or ended with their module. */
 static const char *wild_texrefs(void)
 {
     static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.global .texref t;\n"

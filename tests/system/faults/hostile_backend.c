@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * hostile_backend SOCKET SCENARIO   a backend that breaks the protocol; serves one client after another. --list names the
- * scenarios. libcuda must answer each with an error: no crash, no hang, no success.
+ * hostile_backend SOCKET SCENARIO: a backend that violates the protocol; serves clients in turn.
+ * --list prints the scenarios. libcuda must react to each with an error: no crash, no hang, no
+ * success.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -109,7 +110,7 @@ static void send_welcome(int s, int *fds, int n, uint64_t size)
     sendmsg(s, &m, MSG_NOSIGNAL);
 }
 
-/* Answers every record with the scenario's lie until the client has gone. */
+/* Answers every record with the scenario's false reply until the client disconnects. */
 static void serve(int s, uint8_t *base)
 {
     struct vgp_window_shared *h = (void *)base;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * liblost.so: the software GPU as a provider that can be lost. On SIGUSR1 this worker's GPU has fallen
- * off the bus: every call that touches it returns CUDA_ERROR_DEVICE_UNAVAILABLE from then on, those that wait
- * return, and what runs never completes. All other functions are those of libcuda-soft.so.1, which this
- * library is linked to: dlsym() finds them through it.
+ * liblost.so: the software GPU as a provider that can be lost. On SIGUSR1 this worker's GPU has
+ * fallen off the bus: from then on every call that accesses it returns
+ * CUDA_ERROR_DEVICE_UNAVAILABLE, waiting calls return, and running work never completes. All other
+ * functions are those of libcuda-soft.so.1, which this library is linked to: dlsym() finds them
+ * through it.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -37,7 +38,7 @@ __attribute__((constructor)) static void start(void)
     if (lost) \
         return GONE;
 
-/* A wait of the driver's that ends when the GPU is lost. */
+/* Replaces a wait of the driver, ending when the GPU is lost. */
 #define WAIT(query, arg) \
     for (;;) { \
         struct timespec ts = {0, 1000000}; \

@@ -75,7 +75,7 @@ static void ring_bell(struct raw *r)
         perror("raw: doorbell");
 }
 
-/* The connection has been closed by the broker; with the device, the driver says that it is over. */
+/* True if the broker has closed the connection or, with the device, the driver reports the end. */
 static bool is_over(struct raw *r, uint64_t end_ms)
 {
     struct pollfd p = {.fd = r->sock, .events = POLLIN};
@@ -270,10 +270,10 @@ const char *raw_wait_dead(struct raw *r)
             return "worker_state is not DEAD";
         usleep(100);
     }
-    if (!is_over(r, end)) /* the broker may still be about to write why */
+    if (!is_over(r, end)) /* the broker may still be about to write the reason */
         return "the connection stays open";
     if (!r->w->dead_reason)
-        return "no reason"; /* libcuda makes the sticky error of it */
+        return "no reason"; /* libcuda turns it into the sticky error */
     if (!r->w->dead_text[0] || !memchr((const char *)r->w->dead_text, 0, sizeof(r->w->dead_text)))
         return "no text";
     return NULL;

@@ -25,28 +25,32 @@ struct raw {
     uint32_t ring_size, slots, slot_size, reply_offset;
     uint64_t tail; /* published position */
     uint32_t seq;
-    uint64_t context; /* goes into each record */
+    uint64_t context; /* copied into each record */
 };
 
-/* Connects and takes the window. 0, or -1 with a line on stderr. */
+/* Connects and maps the window. 0, or -1 with a line on stderr. */
 int raw_open(struct raw *r, const char *path);
 void raw_close(struct raw *r);
 /* Connects without HELLO; the descriptor or -1. */
 int raw_connect(const char *path);
 
-/* Writes a record with the given header fields and argument bytes at the tail (skipping to the
- * start of the ring with a pad record where it does not fit); does not publish. */
+/*
+ * Writes a record with the given header fields and argument bytes at the tail (with a pad record to
+ * the start of the ring if it does not fit); does not publish.
+ */
 struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size, uint32_t slot);
 /* Publishes everything put so far and rings the doorbell. */
 void raw_publish(struct raw *r);
 /* Stores any tail value and rings the doorbell. */
 void raw_publish_tail(struct raw *r, uint64_t tail);
 
-/* One call with a reply in slot 0: the CUresult, or -1 when the client is dead, -2 when no answer
- * came in time. payload may be NULL. */
+/*
+ * Makes a call with a reply in slot 0: the CUresult, -1 if the client is dead, -2 without an answer
+ * in time. payload may be NULL.
+ */
 int raw_call(struct raw *r, uint16_t call, const void *args, uint32_t size, void *payload,
              uint32_t payload_size);
-/* vgpPing answered with the right value. */
+/* True if vgpPing returns the right value. */
 bool raw_ping(struct raw *r);
 bool raw_is_dead(const struct raw *r);
 /* Waits for the end of this client: dead, a reason, a text, and the connection closed by the

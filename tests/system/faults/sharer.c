@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * sharer make FILE MB   shares MB megabytes in pieces of 1 MB, and 4 events, one of which stays pending; writes
- *                       their handles to FILE, says "sharer: ready" and sleeps
- * sharer open FILE      opens all of them, looks at each byte, says "sharer: ready N of M" and waits for the end
- *                       of its input; then it looks again, waits for the events, and ends
- * sharer churn FILE     opens and closes all of them until it is killed
- * Ends with 0 when everything was as it should be; a line on standard output says what was not.
+ * sharer make FILE MB shares MB megabytes in pieces of 1 MB, and 4 events, one of them pending;
+ * writes
+ *                       their handles to FILE, prints "sharer: ready" and sleeps
+ * sharer open FILE      opens all of them, checks each byte, prints "sharer: ready N of M", waits
+ *                       for the end of its input; checks again, waits for the events, and exits
+ * sharer churn FILE     opens and closes all of them until killed
+ *
+ * Exits with 0 if all checks passed; a line on standard output names a failed check.
  */
 #include <cuda.h>
 #include <stdint.h>
@@ -141,7 +143,7 @@ static int open_all(const char *path)
         if (look(i))
             return 1;
     }
-    for (unsigned i = 0; i < EVENTS; i++) /* the one that was pending ends with its recorder */
+    for (unsigned i = 0; i < EVENTS; i++) /* the pending event ends with its recorder */
         TRY(cuEventSynchronize(event[i]));
     for (unsigned i = 0; i < handles.pieces; i++)
         TRY(cuIpcCloseMemHandle(mem[i]));

@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: MIT
 /*
- * victim work SECONDS   steady work with one right answer; ends with 0 when every bit was right
- * victim until          the same until the end of its standard input; says "working" after the first round
+ * victim work SECONDS steady work with a single correct result; exits with 0 if every bit was right
+ * victim until          the same until the end of its standard input; prints "working" after
+ *                       the first round
  * victim once           one round of it
- * victim count N [signals]   N launches on the same memory, none of them missing or made twice; with a timer
- *                       that interrupts every millisecond. Says "working" when it has begun
- * victim streams N      N rounds of 16 streams with work of any length, waited for in any order; what a
- *                       wait has returned for is complete
- * victim fork N         N children while the parent works: CUDA is not initialized in them; each eighth runs
- *                       this program anew, which works and has no descriptor of its parent's
- * victim dims           launches with impossible sizes are refused, and the next one works
- * victim talk           kernels that print, until it is killed
- * victim oob            a kernel that writes out of bounds; ends with 0 when the error was sticky
- * victim wait           waits for a kernel that never ends; ends with 0 when the wait returns an error
- * victim busy           starts such a kernel, says so, and sleeps
- * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; says how many it
- *                       got, frees one and allocates it again
- * victim chain MB        launches a graph that allocates and frees MB megabytes four times, one after the other;
- * victim branches MB     the same without an order between them; either says what the launch returns
- * victim modules MB      loads modules of 1 MB of variables, maps physical memory of 2 MB after each,
- *                       until out of memory; says how many MB it got; unloads one and loads it again
- * victim secret [MB]    fills so many, else 32 MB, with a pattern and is killed by the test; victim search looks for it
- * victim pin MB          pinned memory of that size, beyond pin_limit_mib of vgpu_drv; ends with 0 when it is refused as
- *                       mapped memory with out of memory, served otherwise (copies come back right, no device
- *                       pointer), and a small one is pinned
- * victim partial        registers memory that begins and ends inside pages; ends with 0 when a kernel
- *                       changes it and nothing beside it (in a guest; the socket transport refuses)
- * One line on standard output says what happened.
+ * victim count N [signals]   N launches on the same memory, none lost or repeated; [signals]: with
+ *                       a timer that interrupts every millisecond. Prints "working" after its start
+ * victim streams N      N rounds of 16 streams with work of any length, waited for in any order;
+ *                       work is complete when a wait for it returns
+ * victim fork N         N children while the parent works: CUDA is not initialized in them; each
+ *                       eighth executes this program, which works and has none of its parent's
+ *                       descriptors
+ * victim dims           launches with impossible sizes are refused, and the next launch works
+ * victim talk           kernels that print, until killed
+ * victim oob            a kernel that writes out of bounds; exits with 0 if the error was sticky
+ * victim wait           waits for a kernel that never ends; exits with 0 if the wait returns an
+ *                       error
+ * victim busy           starts such a kernel, prints that, and sleeps
+ * victim hoard MB       allocates MB megabytes in pieces of 1 MB until out of memory; prints the
+ *                       amount, frees a piece and allocates it again
+ * victim chain MB       launches a graph that allocates and frees MB megabytes four times in
+ *                       sequence;
+ * victim branches MB    the same without an order; both print the result of the launch
+ * victim modules MB     loads modules of 1 MB of variables, maps physical memory of 2 MB after
+ *                       each, until out of memory; prints the amount in MB; unloads a module and
+ *                       loads it again
+ * victim secret [MB]    fills MB (default 32) with a pattern until killed; victim search looks for
+ *                       it
+ * victim pin MB         pinned memory beyond pin_limit_mib of vgpu_drv; exits with 0 if it is
+ *                       refused as mapped memory (out of memory), served otherwise (copies are
+ *                       right, no device pointer), and a small allocation is pinned
+ * victim partial        registers memory that begins and ends inside pages; exits with 0 if a
+ *                       kernel changes only that memory (in a guest; the socket transport refuses)
+ *
+ * A line on standard output gives the result.
  */
 #include <cuda.h>
 #include <poll.h>
@@ -168,7 +175,7 @@ static int graph(unsigned mb, unsigned times, int chain)
     return 0;
 }
 
-/* What no cuMemAlloc asks for: variables of modules, and physical memory behind addresses. */
+/* Memory not from cuMemAlloc: variables of modules, and physical memory behind addresses. */
 static int modules(unsigned mb)
 {
     static const char image[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
@@ -193,7 +200,7 @@ static int modules(unsigned mb)
             break;
         n += 2;
         TRY(cuMemMap(at + ((CUdeviceptr)used << 20), 2 << 20, 0, h, 0));
-        TRY(cuMemRelease(h)); /* the mapping keeps it */
+        TRY(cuMemRelease(h)); /* held by the mapping */
     }
     printf("victim: %u MB, then %d\n", n, r);
     fflush(stdout);
@@ -405,7 +412,7 @@ static int streams(unsigned n)
             unsigned i = (start + j * 5) % STREAMS;
 
             TRY(cuStreamSynchronize(s[i]));
-            /* Another stream that waits for nothing looks at the result. */
+            /* Another stream, which does not wait, reads the result. */
             TRY(cuMemcpyDtoHAsync(back, p + i * sizeof(h[0]), sizeof(back), s[(i + 1) % STREAMS]));
             TRY(cuStreamSynchronize(s[(i + 1) % STREAMS]));
             for (unsigned k = 0; k < WORDS; k++) {
@@ -454,7 +461,7 @@ static int forks(unsigned n)
     return wrong != 0;
 }
 
-/* Started by a program that uses CUDA: only the descriptors that every program has. */
+/* Started by a program that uses CUDA: has only the descriptors of any program. */
 static int inherited(void)
 {
     for (int fd = 3; fd < 256; fd++) {

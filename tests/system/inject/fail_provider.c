@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * libfail.so: the software GPU as a provider whose k-th call returns CUDA_ERROR_OUT_OF_MEMORY without having done
- * anything. names.h has FUNCTION(name) for each function of the provider's table; what else the worker looks for it
- * finds in libcuda-soft.so.1, which this library is linked to. inject.so, preloaded, says when (inject.h).
+ * libfail.so: the software GPU as a provider whose k-th call returns CUDA_ERROR_OUT_OF_MEMORY
+ * without any effect. names.h has FUNCTION(name) for each function of the provider's table; the
+ * worker finds all other functions in libcuda-soft.so.1, which this library is linked to.
+ * inject.so, preloaded, selects the call (inject.h).
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -30,8 +31,10 @@ __attribute__((used)) int fail_now(void)
     return hit && hit(INJECT_PROVIDER);
 }
 
-/* Each function: registers of arguments saved around the question, then the software GPU's own. No function of
-   the driver API has floating-point arguments. */
+/*
+ * Each function: saves the argument registers around the query, then jumps to the software GPU's
+ * function. No function of the driver API has floating-point arguments.
+ */
 #define FUNCTION(name) \
     __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n" \
             "push %rdi\npush %rsi\npush %rdx\npush %rcx\npush %r8\npush %r9\nsub $8, %rsp\n" \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * inject.so, preloaded into the broker, a worker, QEMU or a program with our libcuda: the k-th call of one kind
- * fails, once.
+ * inject.so, preloaded into the broker, a worker, QEMU or a program with libcuda: the k-th call of
+ * one kind fails, once.
  *
- * INJECT_FILE names a file of struct inject_page (inject.h), which the test maps as well: it writes `kind` and
- * `left` at any time. Mapped at the start, so that it works inside a sandbox.
+ * INJECT_FILE names a file of struct inject_page (inject.h), also mapped by the test, which writes
+ * `kind` and `left` at any time. Mapped at the start, so that it works inside a sandbox.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -67,7 +67,7 @@ __attribute__((constructor)) static void start(void)
         page = p;
 }
 
-/* Is it this call's turn to fail? from: where the call returns to. */
+/* True if this call is to fail. from: its return address. */
 static bool hit_from(unsigned kind, const void *from)
 {
     uintptr_t at = (uintptr_t)from, low = page ? atomic_load(&page->low) : 0;
@@ -211,7 +211,7 @@ int ftruncate(int fd, off_t size)
     return next(fd, size);
 }
 
-/* pidfd_open() and its like have no wrapper in older C libraries. */
+/* pidfd_open() and similar calls have no wrapper in older C libraries. */
 long syscall(long number, ...)
 {
     NEXT(long, syscall, long, ...)
@@ -237,7 +237,7 @@ int posix_spawn(pid_t *pid, const char *file, const posix_spawn_file_actions_t *
     return next(pid, file, fa, at, argv, env);
 }
 
-/* By name, as threads of the provider come through the worker's own pthread_create. */
+/* Looked up by name, as threads of the provider also pass through the worker's pthread_create. */
 int pthread_create(pthread_t *t, const pthread_attr_t *at, void *(*fn)(void *), void *arg)
 {
     NEXT(int, pthread_create, pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)

@@ -25,15 +25,15 @@ enum inject_kind {
 
 /* All zero: nothing fails. */
 struct inject_page {
-    atomic_uint kind;       /* enum inject_kind, which fails */
-    atomic_uint left;       /* calls of it until one fails, that one included; 0: none */
+    atomic_uint kind;       /* enum inject_kind that fails */
+    atomic_uint left;       /* calls of the kind until one fails, including it; 0: none */
     atomic_uint fired;      /* calls that have failed */
-    atomic_int live;        /* allocated memory blocks, in all processes that look at the page */
-    atomic_ulong low, high; /* only calls from code in [low, high) count; low is 0: from anywhere */
+    atomic_int live;        /* allocated memory blocks, in all processes that map the page */
+    atomic_ulong low, high; /* only calls from code in [low, high) count; low 0: all */
     atomic_uint calls[INJECT_KINDS];
 };
 
-/* For other preloaded code: true when this call of `kind` is to fail. */
+/* For other preloaded code: true if this call of `kind` is to fail. */
 bool inject_hit(unsigned kind);
 
 #endif

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
  * steps own|other PAGE KIND MOST [FROM-STEP FROM-K]
- *     Walks through all steps: in each, the k-th call of KIND (a number of inject.h) fails, for k from 1 to
- *     MOST or until the step does not get so far. The calls are those of our libcuda in this process (own), or those
- *     of the process that looks at PAGE too (other): a worker. After each failure the step is done again
- *     without one and must work, nothing may be left (blocks of memory, descriptors, device memory), and the error must be one
- *     that fits the kind. Ends with 3 when the worker has gone, after saying which step and k it was.
+ *     Walks through all steps: in each, the k-th call of KIND (a number of inject.h) fails, for k
+ *     from 1 to MOST or until the step makes fewer calls. The calls are those of libcuda in this
+ *     process (own), or of another process that maps PAGE (other): a worker. After each failure the
+ *     step is repeated without a failure and must work, nothing may be leaked (memory blocks,
+ *     descriptors, device memory), and the error must fit the kind. Exits with 3 if the worker has
+ *     gone, after printing step and k.
  * steps init PAGE KIND MOST
- *     The same for everything from cuInit to a kernel's result, in a child process for each k, which starts anew
+ *     The same from cuInit to a kernel's result, in a child process for each k, which starts again
  *     in the same process after the failure.
  * steps once
  *     All steps, without failures.
  *
- * Lines that begin with FAIL are faults. The last one counts: "walked N failures in M steps".
+ * Lines that begin with FAIL are faults. The last line gives the total: "walked N failures in M
+ * steps".
  */
 #include "steps.h"
 
@@ -29,8 +31,10 @@
 
 #include "inject.h"
 
-/* Growth with each failure is a leak. Not so a table that grows once, or what is given back now and then: a worker's events
-   that are behind work (core/flow.c) when there are 64. */
+/*
+ * Growth with each failure is a leak. Exceptions: a table that grows once, and objects freed from
+ * time to time: a worker frees events that are behind work (core/flow.c) when there are 64.
+ */
 #define ROUNDS 80
 
 CUmodule steps_module;
@@ -88,7 +92,7 @@ static void fault(const struct step *s, unsigned k, const char *what, long value
     faults++;
 }
 
-/* Does the error say what has failed? */
+/* True if the error fits the injected failure. */
 static bool fits(CUresult r)
 {
     switch (kind) {
@@ -101,7 +105,7 @@ static bool fits(CUresult r)
     }
 }
 
-/* The worker has gone, and with it this process's CUDA. */
+/* True if the worker has gone, and with it this process's CUDA. */
 static bool dead(void)
 {
     size_t n, whole;
@@ -117,7 +121,7 @@ static size_t device_memory(void)
     return cuMemGetInfo(&n, &whole) == CUDA_SUCCESS ? n : 0;
 }
 
-/* One failure, again and again: does each round leave something? What the provider refuses to give back is its own. */
+/* Repeats a failure to find leaks. Memory that the provider refuses to free does not count. */
 static void leaks(const struct step *s, unsigned k)
 {
     if (kind == INJECT_PROVIDER)
@@ -132,9 +136,9 @@ static void leaks(const struct step *s, unsigned k)
         disarm();
         cuCtxSynchronize();
         if (i > 4)
-            usleep(500); /* other threads end what was released */
+            usleep(500); /* other threads free the released objects */
         if (s->run() != CUDA_SUCCESS)
-            return; /* said by who called */
+            return; /* reported by the caller */
         size_t d = device_memory();
         int l = atomic_load(&page->live), f = descriptors();
 
@@ -169,7 +173,7 @@ static void walk(const struct step *s, unsigned first, unsigned most)
         CUresult r = s->run();
         bool fired = disarm();
 
-        /* An error of what needs no answer may come later, with a wait at the latest. */
+        /* An error of a call without a reply may come later, at the latest with a wait. */
         CUresult late = cuCtxSynchronize();
 
         if (r == CUDA_SUCCESS)
@@ -186,10 +190,15 @@ static void walk(const struct step *s, unsigned first, unsigned most)
         }
         if (!fired)
             fault(s, k, "an error where nothing has failed", r);
-        /* Where the worker cannot tell whether a stream captures, a copy that no capture may hold is refused as one. */
+        /*
+         * If the worker cannot tell whether a stream captures, a copy that is illegal in a capture
+         * is refused.
+         */
         bool refused = r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !strcmp(s->name, "capture");
 
-        /* Nobody waits for what is captured: the end of the capture says that it is not whole. */
+        /*
+         * Captured calls are not waited for: the end of the capture reports that it is incomplete.
+         */
         refused |= r == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && !strcmp(s->name, "capture");
 
         if (r != CUDA_SUCCESS && r != STEPS_WRONG && !fits(r) && !refused)
@@ -216,7 +225,10 @@ out:
     return r;
 }
 
-/* A child process with the k-th failure from the start on; its status, or -1: the failure was not met. */
+/*
+ * Runs a child process in which the k-th call from its start fails; returns its status, -1: no such
+ * call.
+ */
 static int start_anew(unsigned k)
 {
     static const struct step whole = {"init", begin};

@@ -9,22 +9,27 @@
 
 #define STEPS_WRONG ((CUresult)-1) /* success, but a wrong result */
 
-/* A step: returns the first error after releasing all objects that it made, whatever failed. */
+/*
+ * A step: returns the first error after releasing all objects that it created, whichever call
+ * failed.
+ */
 struct step {
     const char *name;
     CUresult (*run)(void);
-    bool keeps; /* libcuda keeps a block of memory each time, on purpose */
+    bool keeps; /* libcuda keeps a block of memory each time, by design */
 };
 
 /* Lists end with a NULL name. */
 extern const struct step steps_memory[], steps_work[];
 
-extern CUmodule steps_module; /* has the kernel `add(u64 p, u32 n)`: each of n words, one more */
+extern CUmodule steps_module; /* has the kernel `add(u64 p, u32 n)`, which increments n words */
 extern CUfunction steps_add;
 extern const char steps_ptx[];
 
-/* The first error of a step: TRY jumps to `out`. ALSO keeps the error of clean-up, and tries a
- * second time: an injected failure occurs once, so a release that failed may succeed later. */
+/*
+ * Handle the first error of a step: TRY jumps to `out`. ALSO keeps the error of clean-up, and tries
+ * again: an injected failure occurs once, so a failed release may then succeed.
+ */
 #define TRY(call) \
     do { \
         r = (call); \

@@ -22,7 +22,7 @@ static CUresult launch(CUfunction f, CUdeviceptr p, CUstream s)
     return cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, s, args, NULL);
 }
 
-/* The first word at p, compared. */
+/* Compares the first word at p. */
 static CUresult word_is(CUdeviceptr p, uint32_t want)
 {
     uint32_t got;
@@ -134,7 +134,7 @@ static void CUDA_CB on_host(void *arg)
 
 static CUresult host_function(void)
 {
-    static atomic_int called; /* a call may come after the step has given up */
+    static atomic_int called; /* a call may arrive after the step has given up */
     int before = atomic_load(&called);
     CUstream s = NULL;
     CUresult r;
@@ -228,7 +228,7 @@ static CUresult capture(void)
     r = word_is(p, 4);
 out:
     if (capturing) {
-        cuStreamEndCapture(s, &ended); /* says that it was invalidated, where it was */
+        cuStreamEndCapture(s, &ended); /* reports invalidation, if invalidated */
         if (ended)
             ALSO(cuGraphDestroy(ended));
     }
@@ -269,7 +269,7 @@ static CUresult context(void)
 
     TRY(cuCtxGetCurrent(&was));
     TRY(cuCtxCreate(&c, NULL, 0, 0));
-    TRY(cuMemAlloc(&p, 4096)); /* goes with the context */
+    TRY(cuMemAlloc(&p, 4096)); /* freed with the context */
     TRY(cuMemsetD8(p, 1, 4096));
     TRY(cuCtxSynchronize());
 out:
@@ -291,7 +291,7 @@ static CUresult memory_operations(void)
 
     TRY(cuMemAlloc(&p, 64));
     TRY(cuMemsetD32(p, 5, 16));
-    TRY(cuCtxSynchronize()); /* nothing else brings the value that is waited for */
+    TRY(cuCtxSynchronize()); /* only this makes the awaited value visible */
     TRY(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     TRY(cuStreamWaitValue32(s, p, 5, CU_STREAM_WAIT_VALUE_EQ));
     TRY(cuStreamWriteValue32(s, p, 6, 0));

@@ -2,8 +2,8 @@
 /*
  * Replies that differ in one field, for every field of every call with results. Plain fields are
  * reported by name, fields that may differ are counted, and the first difference of a handle or
- * address is its translation from then on. Memory that a call tells of is known from its first to its last byte. Floats
- * are compared by a tolerance.
+ * address becomes its translation. Memory returned by a call is known from its first to its last
+ * byte. Floats are compared with a tolerance.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,10 @@
 #define ELEMENTS 3u
 #define HANDLE UINT64_C(0x0100000000000000)
 
-/* Of run.c, which has a worker: layouts of parameters are no part of a reply's comparison. */
+/*
+ * Defined in run.c, which has a worker: layouts of parameters are not part of the comparison of
+ * replies.
+ */
 const struct replay_layout *replay_layout_find(const struct replay_run *r, uint64_t handle)
 {
     (void)r;
@@ -46,7 +49,7 @@ static void result(const char *name, unsigned wrong, unsigned of)
         failed++;
 }
 
-/* Where the elements of a field are; `n`: bytes. */
+/* Returns the elements of a field; `n`: their size, bytes. */
 static uint8_t *field_at(const struct vgp_call_fields *f, uint32_t field, struct reply *r, uint64_t *n)
 {
     uint64_t at = f->ret_fixed;
@@ -63,7 +66,7 @@ static uint8_t *field_at(const struct vgp_call_fields *f, uint32_t field, struct
     return r->bytes + at;
 }
 
-/* Every field has other bytes; none is 0, which no handle and no address may become. */
+/* Gives every field different bytes; none is 0, as no handle or address may become 0. */
 static bool fill(const struct vgp_call_fields *f, struct reply *r)
 {
     const uint32_t count = ELEMENTS;
@@ -126,7 +129,7 @@ static void end(void)
     free(run);
 }
 
-/* Whether what is shown names the call and this field, and nothing else is shown. */
+/* True if the output names the call and this field, and nothing else. */
 static bool named(const struct vgp_call_fields *f, const char *field)
 {
     char want[256];
@@ -194,7 +197,7 @@ static void set_word(uint8_t *at, uint64_t index, uint64_t value)
     memcpy(at + 8 * index, &value, 8);
 }
 
-/* Numbers of the driver's own, which it may give again: each reply of such a call says anew what they are. */
+/* True for calls that return numbers reused by the driver: each reply defines them anew. */
 static bool gives_number(const struct vgp_call_fields *f)
 {
     const struct vgp_call_facts *facts = vgp_call_facts(f->number);
@@ -206,7 +209,10 @@ static bool gives_number(const struct vgp_call_fields *f)
     return false;
 }
 
-/* A handle: any other of its type, then always that one; of another type, or none, is a difference. */
+/*
+ * A handle: any other of its type is accepted once, then only that one; another type, or 0, is a
+ * difference.
+ */
 static void test_handles(void)
 {
     unsigned wrong = 0, tried = 0;
@@ -233,7 +239,7 @@ static void test_handles(void)
                     set_word(at, w, HANDLE | (10 + 100 * w));
                 c = b;
                 set_word(field_at(f, k, &c, &n), n / 8 - 1, other[way] + (way == 0 ? 100 * (n / 8 - 1) : 0));
-                begin(); /* the first that is heard of it */
+                begin(); /* first occurrence */
                 compare(f->number, &a, &c, CUDA_SUCCESS, CUDA_SUCCESS);
                 wrong += run->totals.different != (way == 1 || way == 2);
                 end();
@@ -250,7 +256,7 @@ static void test_handles(void)
     result("handles", wrong, tried);
 }
 
-/* A result that differs; a reply that is too short; as many differences as plain fields. */
+/* A different result; a short reply; as many differences as plain fields. */
 static void test_whole(void)
 {
     unsigned wrong = 0, tried = 0;
@@ -294,7 +300,10 @@ static void put(struct vgp_place at, uint8_t *fixed, struct reply *r, uint64_t v
     memcpy((at.where == 1 ? fixed : r->bytes) + at.offset, &value, at.size);
 }
 
-/* Of each call that tells of memory: both ends of it, wherever its length stands and in however many factors. */
+/*
+ * For each call that returns memory: both ends of it, for every location and number of factors of
+ * the length.
+ */
 static void test_ranges(void)
 {
     const uint64_t from = UINT64_C(0x7f0000000000), to = UINT64_C(0x7e1234560000), factor[2] = {0x300, 0x70};
@@ -319,7 +328,7 @@ static void test_ranges(void)
         compare(calls[i]->number, &a, &b, CUDA_SUCCESS, CUDA_SUCCESS);
         wrong += run->totals.different != 0 || replay_map_address(&run->map, from, &first) != to ||
                  replay_map_address(&run->map, from + length - 1, &last) != to + length - 1;
-        /* One behind the last byte is an address that programs keep as well. */
+        /* The address after the last byte is also kept by programs. */
         replay_map_address(&run->map, from + length + 1, &behind);
         wrong += !first || !last || behind;
         tried += 2;
@@ -328,7 +337,9 @@ static void test_ranges(void)
     result("memory that calls tell of", wrong, tried);
 }
 
-/* What counts as equal by a tolerance: neither a number for none, nor a finite one for an infinite one. */
+/*
+ * Values equal within the tolerance; a NaN does not equal a number, nor infinity a finite number.
+ */
 static void test_tolerance(void)
 {
     static const struct {

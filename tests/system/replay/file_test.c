@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reader of recordings against input that is wrong: a recording with one event of each type is cut
- * at every byte, every byte of it is changed in several ways, and lies that a program could tell are
- * told one by one. Each file is read to its end or refused with a reason; the sanitizers watch.
+ * The reader of recordings with invalid input: a recording with one event of each type is truncated
+ * at every byte, every byte is changed in several ways, and plausible lies are tried one by one.
+ * Each file is read to its end or refused with a reason; the sanitizers check memory accesses.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static void build(void)
     event(VGP_EVENT_END, 0, &end, sizeof(end), NULL, 0);
 }
 
-/* Reads all of a file. 0: to its end; -1: refused, with a reason that names the file. */
+/* Reads a whole file. 0: to its end; -1: refused, with a reason that names the file. */
 static int read_all(const uint8_t *data, size_t size, bool partial, char *why)
 {
     struct replay_file *f = malloc(sizeof(*f));
@@ -194,7 +194,7 @@ static void damages(void)
         for (size_t k = 0; k < sizeof(masks); k++) {
             file[i] ^= masks[k];
             if (read_all(file, used, k % 2 == 1, why) == 0)
-                taken++; /* contents, which are anybody's */
+                taken++; /* contents may have any value */
             else
                 refused++;
             file[i] ^= masks[k];
@@ -207,7 +207,7 @@ static void damages(void)
 
 struct lie {
     const char *name;
-    size_t back; /* where, from the start of the wanted event */
+    size_t back; /* offset from the start of the wanted event */
     uint16_t type;
     uint64_t serial;
     uint8_t size;
@@ -215,7 +215,7 @@ struct lie {
     const char *why;
 };
 
-/* The offset of an event's first byte. */
+/* Returns the offset of an event's first byte. */
 static size_t find(uint16_t type, uint64_t serial)
 {
     for (size_t at = sizeof(struct vgp_recording_header); at < used;) {
@@ -279,7 +279,10 @@ static void lies(void)
     }
 }
 
-/* The rows of a copy to the host lie where its pitch says: their extent may not wrap, or rows lie elsewhere. */
+/*
+ * Rows of a copy to the host are placed by its pitch: their extent must not wrap, or rows lie
+ * elsewhere.
+ */
 static void rows_that_wrap(void)
 {
     size_t at = find(VGP_EVENT_CALL, 4);

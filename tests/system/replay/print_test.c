@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a recording, or its worker, says is shown as text: whoever made it is not whoever replays it. */
+/*
+ * Text from a recording, or its worker, is made harmless for display: its author is not trusted by
+ * the user who replays it.
+ */
 #include <stdlib.h>
 #include <string.h>
 

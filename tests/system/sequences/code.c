@@ -34,7 +34,7 @@ static CUresult load(void)
     SEQ_PUT(module, m);
     return code_keep(cuModuleGetFunction(&f, m, "store"), f);
 }
-/* Not the first module: its function stays. */
+/* Never the first module, whose function is kept. */
 static CUresult unload(void)
 {
     return cuModuleUnload(seq.module[1 + seq_random(seq_slots - 1)]);
@@ -95,7 +95,7 @@ static CUresult launch(void)
     return cuLaunchKernel(SEQ_ANY(function), 1, 1, 1, 32, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
 }
 
-/* In a context beside the primary one, which a fault leaves unusable until it is destroyed. */
+/* In a context other than the primary, which a fault makes unusable until destroyed. */
 static CUresult fault(void)
 {
     CUcontext c = seq.context[1 + seq_random(2)];
@@ -105,7 +105,7 @@ static CUresult fault(void)
     CUfunction f;
     CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
-    /* At once, beside what other streams do. */
+    /* At once, concurrently with other streams. */
     if (seq_fault && seq_random(4) == 0)
         return cuLaunchKernel(seq_fault, 1, 1, 1, 1, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
     if (!c || seq_random(4) || cuCtxSetCurrent(c) != CUDA_SUCCESS)

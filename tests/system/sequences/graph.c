@@ -7,10 +7,10 @@
 static CUdeviceptr graph_argument;
 static void *graph_arguments[] = {&graph_argument};
 
-/* The graph from which the executable graph in the same slot was made. */
+/* Source of the executable graph in the same slot. */
 static CUgraph graph_source[SEQ_SLOTS];
 
-/* A node of TYPE in G, one of any type where TYPE is -1; false: it has none. */
+/* Finds a node of TYPE in G, of any type if TYPE is -1; false if there is none. */
 static bool graph_has(CUgraph g, int type, CUgraphNode *node)
 {
     CUgraphNode list[32];
@@ -41,7 +41,10 @@ CUgraphExec seq_graph_exec(CUgraphNode *n, int type)
 {
     const unsigned first = seq_random(seq_slots);
 
-    /* Few graphs have a node of a rare type: the calls for those would succeed once in hundreds of times. */
+    /*
+     * Few graphs have a node of a rare type, so calls for these would succeed once in hundreds of
+     * tries.
+     */
     for (unsigned k = 0; k < seq_slots && seq_random(8); k++) {
         const unsigned i = (first + k) % seq_slots;
 
@@ -52,7 +55,7 @@ CUgraphExec seq_graph_exec(CUgraphNode *n, int type)
     return seq.exec[first];
 }
 
-/* Up to two nodes to depend on. */
+/* Chooses up to two nodes to depend on. */
 static size_t graph_dependencies(CUgraph g, CUgraphNode deps[2])
 {
     const size_t n = seq_random(2) ? 0 : seq_random(3);
@@ -108,7 +111,7 @@ CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void)
         .dst = seq_memory(), .elementSize = 1, .width = 64, .height = 1, .value = 3};
 }
 
-/* The last two graphs that were made of the same nodes: either updates what was made from the other. */
+/* The last two graphs with the same nodes: either can update an executable graph of the other. */
 static CUgraph graph_alike[2];
 
 static CUgraph graph_any(void)
@@ -124,7 +127,7 @@ static CUresult destroy(void)
 {
     return cuGraphDestroy(graph_any());
 }
-/* Copies of copies double with each call; the time that this takes is no finding. */
+/* Copies of copies double with each call; the time taken by that is not a finding. */
 static unsigned graph_copied;
 
 static bool graph_may_copy(void)
@@ -223,7 +226,10 @@ static CUresult add_moved_child(void)
     return graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
 }
 
-/* Two graphs of the same nodes, each behind the one before it: what was made from one can be updated with the other. */
+/*
+ * Creates two graphs of the same nodes in sequence: an executable graph of one can be updated with
+ * the other.
+ */
 static CUresult create_alike(void)
 {
     const unsigned n = 1 + seq_random(2), sides = seq_random(6);
@@ -257,7 +263,10 @@ static CUresult create_alike(void)
     return r;
 }
 
-/* The graph above the one in the same slot, and the graph of the condition in the same slot and the one above that. */
+/*
+ * Parent of the graph in the same slot; graph of the condition in the same slot, and that graph's
+ * parent.
+ */
 static CUgraph graph_above[SEQ_SLOTS], condition_graph[SEQ_SLOTS], condition_above[SEQ_SLOTS];
 
 static CUresult child_of(void)
@@ -298,7 +307,7 @@ static CUresult condition(void)
     return condition_make(seq_random(seq_slots), seq_random(2), seq_random(2));
 }
 
-/* The graph that a condition was made for, one above or beside it, or any. */
+/* Returns the graph of a condition, a parent or sibling of it, or any. */
 static CUgraph condition_relative(unsigned i)
 {
     CUgraph child;
@@ -325,7 +334,7 @@ static CUresult add_conditional(void)
     CUgraphNode deps[2], n = NULL;
     CUresult r;
 
-    if (seq_random(2)) /* a number without a node keeps its graph from being instantiated */
+    if (seq_random(2)) /* a handle without a node prevents instantiation */
         condition_make(i, seq_random(2), 1);
     CUgraph g = condition_relative(i);
     size_t k = graph_dependencies(g, deps);
@@ -462,7 +471,7 @@ static CUresult user_release(void)
                          : cuUserObjectRelease(SEQ_ANY(user), 1);
 }
 
-/* A kernel that sets the number of a condition, which may be another graph's or gone. */
+/* Adds a kernel that sets a condition, which may be of another graph or destroyed. */
 static CUresult add_setter(void)
 {
     CUgraphConditionalHandle h = SEQ_ANY(condition);

@@ -34,7 +34,7 @@ static CUresult alloc(void)
         SEQ_PUT(managed, p);
     return memory_keep(r, p);
 }
-/* Not the first one, which kernels write to. */
+/* Never the first allocation, which kernels write to. */
 static CUresult release(void)
 {
     return cuMemFree_v2(seq.memory[1 + seq_random(seq_slots - 1)]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameters of nodes, in graphs and in what was made executable from them. */
+/* Parameters of nodes, in graphs and in executable graphs. */
 #include "sequences.h"
 
 static CUresult set_host(void)
@@ -25,7 +25,7 @@ static CUresult get_kernel(void)
     CUDA_KERNEL_NODE_PARAMS p;
     CUresult r = cuGraphKernelNodeGetParams_v2(seq_graph_node(SEQ_ANY(graph), CU_GRAPH_NODE_TYPE_KERNEL), &p);
 
-    /* Another thread may destroy the node, and these with it. */
+    /* Another thread may destroy the node, and these parameters with it. */
     if (r == CUDA_SUCCESS && seq_threads == 1 && p.kernelParams && p.kernelParams[0])
         (void)*(volatile char *)p.kernelParams[0];
     return r;

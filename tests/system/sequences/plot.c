@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plots: families of short stories about few objects. A plot is a list of acts in their usual order, over handles that the
- * acts share; each act chooses among them by itself. One time it is played, acts fall out, change places and come twice, and
- * calls of the seed's mixture come between them. A seed plays some plots only, each without some of its acts (swarm testing).
+ * Plots: families of short stories about few objects. A plot is a list of acts in their usual
+ * order, over handles shared by the acts, from which each act chooses. When a plot is played, acts
+ * are dropped, swapped and repeated, and calls of the seed's mixture are interleaved. A seed plays
+ * only some plots, each without some of its acts (swarm testing).
  */
 #include "plot.h"
 
@@ -13,11 +14,11 @@
 static const struct seq_plot *const families[] = {seq_graph_plots, seq_other_plots};
 static struct {
     const struct seq_plot *plot;
-    unsigned first; /* its first act's place in the counts */
-    uint32_t acts;  /* bits: acts that this seed does not leave out */
+    unsigned first; /* index of its first act in the counts */
+    uint32_t acts;  /* bits: acts used by this seed */
 } plots[PLOTS_MAX];
 static unsigned nplots, played[PLOTS_MAX], nplayed; /* played: by this seed */
-static unsigned shares, noise;                      /* of this seed; so many of 16 steps are plots */
+static unsigned shares, noise;                      /* of this seed; shares: of 16 steps */
 __thread struct seq_cast seq_cast;
 
 void seq_plots_begin(unsigned (*counted)(const char *what))
@@ -51,7 +52,7 @@ void seq_plots_choose(void)
     }
 }
 
-/* A context of its own, or streams in the seed's. */
+/* Prepares a context of its own, or streams in the seed's. */
 static bool cast_begin(bool alone)
 {
     struct seq_cast *c = &seq_cast;
@@ -81,7 +82,7 @@ static bool cast_begin(bool alone)
     return true;
 }
 
-/* What is left of it goes, mostly: a seed plays many. */
+/* Mostly destroys the remaining objects, as a seed plays many plots. */
 static void cast_end(void)
 {
     struct seq_cast *c = &seq_cast;
@@ -103,7 +104,7 @@ static void cast_end(void)
     cuCtxSetCurrent(seq_home());
 }
 
-/* The numbers of acts in the order in which they are played this time. */
+/* Returns the order of acts for this run, as their numbers. */
 static unsigned plot_order(unsigned i, uint8_t order[2 * SEQ_ACTS_MAX])
 {
     unsigned n = 0;

@@ -9,10 +9,12 @@
 #define SEQ_CAST_NODES 3u
 #define SEQ_ACTS_MAX 24u
 
-/* The handles of the plot that a thread plays. An object made by a call is usually also put where
- * the mixture's calls find it. */
+/*
+ * Handles of the plot played by a thread. Objects created by a call are usually also stored where
+ * the mixture's calls find them.
+ */
 struct seq_cast {
-    CUcontext context, own; /* own: made for this plot; NULL: none, or gone */
+    CUcontext context, own; /* own: created for this plot; NULL: none, or destroyed */
     CUfunction function, fault;
     CUdeviceptr memory;
     CUstream stream[SEQ_CAST];
@@ -52,7 +54,7 @@ extern const struct seq_plot seq_graph_plots[], seq_other_plots[];
         name, alone, sizeof(acts) / sizeof((acts)[0]), acts \
     }
 
-/* Acts that several families have. */
+/* Acts shared by several families. */
 CUresult seq_act_hold(void);
 CUresult seq_act_release(void);
 CUresult seq_act_launch_graph(void);

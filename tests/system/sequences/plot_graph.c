@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Plots about graphs: updates, ends while they run, conditions, captures, user objects, memory nodes. */
+/*
+ * Plots about graphs: updates, ends during a run, conditions, captures, user objects, memory nodes.
+ */
 #include "plot.h"
 
 #include <string.h>
@@ -101,7 +103,7 @@ static CUresult clone_graph(void)
     return cuGraphClone(CAST_SLOT(graph), CAST_ANY(graph));
 }
 
-/* One to three nodes in a row, the same in each of the graphs, mostly. */
+/* Adds one to three nodes in sequence, mostly the same in each of the graphs. */
 static CUresult make_alike(void)
 {
     const unsigned n = 1 + seq_random(SEQ_CAST_NODES), sides = seq_random(6);
@@ -133,7 +135,7 @@ static CUresult enable(void)
     return cuGraphNodeSetEnabled(CAST_ANY(exec), CAST_NODE, seq_random(4) != 0);
 }
 
-/* Parameters of a node in what was made executable, or in its graph. */
+/* Sets parameters of a node in an executable graph, or in its source graph. */
 static CUresult set_node(void)
 {
     const unsigned k = seq_random(seq_cast.nodes), in_exec = seq_random(4);
@@ -182,7 +184,7 @@ static const struct seq_act of_updates[] = {
     {"plot update: launch 4", seq_act_launch_graph},
 };
 
-/* While a host function runs, something else ends, or faults. */
+/* While a host function runs, another object ends, or faults. */
 static const struct seq_act of_ends[] = {
     {"plot end: graphs", make_alike},
     {"plot end: instantiate", seq_act_instantiate},
@@ -204,7 +206,7 @@ static const struct seq_act of_ends[] = {
 
 /* ---- conditions, child graphs ---- */
 
-/* An empty graph, mostly with another one in it. */
+/* Creates an empty graph, mostly containing another. */
 static CUresult make_nested(void)
 {
     const unsigned i = seq_random(SEQ_CAST);
@@ -317,7 +319,7 @@ static CUresult captured_call(void)
     }
 }
 
-/* The graph and the nodes that the next call will depend on. */
+/* Returns the graph and the dependencies of the next captured call. */
 static CUresult capture_info(void)
 {
     const unsigned i = seq_random(SEQ_CAST);
@@ -336,7 +338,7 @@ static CUresult capture_info(void)
     return r;
 }
 
-/* Its refusal is the rule. */
+/* Usually refused. */
 static CUresult destroy_captured(void)
 {
     CUresult r = destroy_node();

@@ -72,7 +72,7 @@ static CUresult query(void)
     return seq_random(2) ? cuStreamQuery(CAST_ANY(stream)) : cuEventQuery(CAST_ANY(event));
 }
 
-/* What waits for something that ends. */
+/* Waits for an object that ends meanwhile. */
 static const struct seq_act of_streams[] = {
     {"plot stream: hold", seq_act_hold},
     {"plot stream: host function", run_host},

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random sequences of driver-API calls on few live handles. What ends too early, is used after its end or is counted
- * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
+ * Random sequences of driver-API calls on few live handles. Objects freed too early, used after
+ * their end or counted wrongly are detected by the sanitizer of the library under test: build
+ * host/softgpu with one.
  *
  *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS]
  *             [--jobs N] [--counts] [--once] [--trace] [--reports FOLDER]
  *
- * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
- * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks.
- * A file that appears in FOLDER is a finding, too: where the library's work is done by other processes, the report of one.
- * Exit status 1: a finding.
+ * Each seed runs in a separate process; a single thread makes the same calls for the same seed. A
+ * process ended by a signal or a sanitizer is a finding, as is one that does not end in time: it
+ * prints its threads' stacks. A new file in FOLDER is a finding, too: the report of another process
+ * that does the library's work. Exit status 1: a finding.
  */
 #define _GNU_SOURCE
 #include "sequences.h"
@@ -26,7 +27,10 @@
 #include <unistd.h>
 
 #define HANG_EXIT 9
-/* That none of so many succeeds is no chance: the rarest calls succeed once in seventy, but many seeds lose their context early. */
+/*
+ * Calls without a single success that cannot be due to chance: the rarest succeed once in seventy,
+ * but many seeds lose their context early.
+ */
 #define SILENT_CALLS 3000u
 #define STEPS_MAX 400u
 
@@ -43,7 +47,7 @@ static unsigned per_seed = 600;
 unsigned seq_threads = 1, seq_slots = SEQ_SLOTS;
 static unsigned limit_s = 60;
 static bool trace;
-/* Of all processes. */
+/* Shared by all processes. */
 static struct {
     _Atomic uint64_t calls[STEPS_MAX], good[STEPS_MAX];
 } * counts;
@@ -92,7 +96,10 @@ static void steps_of(const struct seq_step *list)
     nfamilies++;
 }
 
-/* Each seed makes some calls often and others never: an even mixture seldom gets far with any object. */
+/*
+ * Each seed makes some calls often and others never: an even mixture seldom gets far with any
+ * object.
+ */
 static void weigh_steps(void)
 {
     static const unsigned factor[] = {0, 1, 2, 2, 8}, family_factor[] = {0, 0, 1, 4};
@@ -103,7 +110,7 @@ static void weigh_steps(void)
             of_family = family_factor[seq_random(4)];
         weights += weight[i] = steps[i].weight * of_family * factor[seq_random(5)];
     }
-    weight[0]++; /* there is one in any case */
+    weight[0]++; /* at least one is always available */
     weights++;
 }
 
@@ -133,7 +140,7 @@ static void all_steps(void)
     }
 }
 
-/* An act of a plot: counted, and no step by itself. */
+/* Adds an act of a plot: counted, but not a step by itself. */
 static unsigned step_counted(const char *what)
 {
     if (nsteps == STEPS_MAX) {
@@ -145,7 +152,7 @@ static unsigned step_counted(const char *what)
     return nsteps++;
 }
 
-/* A process that hangs shows where each of its threads is, if the sanitizers' library is there. */
+/* A process that hangs prints the stack of each thread, if the sanitizers' library is present. */
 extern void __sanitizer_print_stack_trace(void) __attribute__((weak));
 extern int __asan_report_present(void) __attribute__((weak));
 
@@ -233,13 +240,13 @@ static void child(uint64_t seed)
     all_steps();
     for (unsigned i = 1; i < seq_threads; i++)
         pthread_join(t[i], NULL);
-    /* A thread of the library may be about to say what it found. */
+    /* A thread of the library may be about to print a report. */
     while (__asan_report_present && __asan_report_present())
         usleep(1000);
     _exit(0);
 }
 
-/* Files in a folder; NULL: none. */
+/* Number of files in a folder; NULL: 0. */
 static unsigned reports_in(const char *folder)
 {
     DIR *d = folder ? opendir(folder) : NULL;
@@ -266,7 +273,7 @@ static struct {
     unsigned long long seed;
 } job[JOBS_MAX];
 
-/* Waits for one of them; 0: it was none. */
+/* Waits for a seed's process; 0: another process ended. */
 static unsigned seed_ended(unsigned jobs, const char *folder, unsigned long long *done, unsigned *findings)
 {
     static unsigned reports;
@@ -344,7 +351,7 @@ int main(int argc, char **argv)
     if (counts == MAP_FAILED)
         return 2;
     steps_of(seq_graph_steps);
-    nfamilies--; /* the same */
+    nfamilies--; /* as above, for families */
     steps_of(seq_node_steps);
     steps_of(seq_stream_steps);
     steps_of(seq_memory_steps);

@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 #define SEQ_SLOTS 6
-extern unsigned seq_slots; /* number of them used by this seed, 2 at least: fewer handles meet more often */
+extern unsigned seq_slots; /* used by this seed, at least 2: fewer meet more often */
 
-/* Handles of a kind. A destroyed handle stays in its slot: it is used again on purpose. */
+/* Handles of a kind. A destroyed handle stays in its slot, to be used again on purpose. */
 #define SEQ_KIND(type, name) type name[SEQ_SLOTS]
 struct seq_objects {
-    SEQ_KIND(CUcontext, context); /* 0: the primary one, which no call destroys */
+    SEQ_KIND(CUcontext, context); /* 0: the primary context, never destroyed */
     SEQ_KIND(CUstream, stream);
     SEQ_KIND(CUevent, event);
     SEQ_KIND(CUgraph, graph);
@@ -24,10 +24,10 @@ struct seq_objects {
     SEQ_KIND(CUgraphConditionalHandle, condition);
     SEQ_KIND(CUuserObject, user);
     SEQ_KIND(CUmodule, module);
-    SEQ_KIND(CUfunction, function); /* each of them takes one pointer */
+    SEQ_KIND(CUfunction, function); /* each takes a pointer */
     SEQ_KIND(CUlibrary, library);
     SEQ_KIND(CUlinkState, link);
-    SEQ_KIND(CUdeviceptr, memory); /* of SEQ_BYTES at least, if it is live */
+    SEQ_KIND(CUdeviceptr, memory); /* at least SEQ_BYTES each, if live */
     SEQ_KIND(CUmemoryPool, pool);
     SEQ_KIND(CUarray, array);
     SEQ_KIND(CUmipmappedArray, mipmap);
@@ -46,11 +46,11 @@ extern struct seq_objects seq;
 #define SEQ_GRANULE (2u << 20)
 
 extern unsigned seq_threads;
-/* A number below n; each thread has a sequence of its own. */
+/* Returns a number below n; each thread has its own sequence. */
 unsigned seq_random(unsigned n);
 #define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
 #define SEQ_SLOT(kind) (&seq.kind[seq_random(seq_slots)])
-/* A live object, if any. */
+/* Stores a live object in a random slot. */
 #define SEQ_PUT(kind, value) \
     do { \
         seq.kind[seq_random(seq_slots)] = (value); \
@@ -65,13 +65,13 @@ extern const struct seq_step seq_graph_steps[], seq_node_steps[], seq_memory_ste
     seq_stream_steps[], seq_share_steps[];
 /* Starts the process whose IPC handles the sequences open. */
 bool seq_share_begin(void);
-/* Valid memory, half the time. */
+/* Returns valid memory half the time. */
 CUdeviceptr seq_memory(void);
 extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
 
-/* A node of g, mostly; of a type, if it has one (-1: any). */
+/* Returns mostly a node of g; of the type if g has one (-1: any). */
 CUgraphNode seq_graph_node(CUgraph g, int type);
-/* An executable graph, mostly with a node that it has. */
+/* Returns an executable graph, mostly with one of its nodes. */
 CUgraphExec seq_graph_exec(CUgraphNode *n, int type);
 CUDA_KERNEL_NODE_PARAMS seq_graph_kernel(void);
 /* sides: 0 to 2 are within the device, 3 is from the host, 4 to it, 5 within it. */
@@ -80,11 +80,10 @@ CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void);
 
 /* PTX of the module that all sequences load. */
 extern const char seq_ptx[];
-/* A host function that takes a moment; in some seeds it takes long. */
+/* Host function with a short duration; long in some seeds. */
 void seq_host_function(void *argument);
 extern char seq_host[SEQ_BYTES]; /* pageable memory */
-/* The context in which a seed's streams begin: the primary one, or one that may fault and be
- * destroyed. */
+/* Context of a seed's streams: the primary context, or one that may fault and be destroyed. */
 CUcontext seq_home(void);
 extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
 /* While set, running host functions do not end before it is cleared or a bounded time has
@@ -93,13 +92,13 @@ void seq_hold(bool on);
 
 /* ---- plots ---- */
 
-/* Once, before the seeds; counted: gives a place in the counts. */
+/* Called once, before the seeds; counted: allocates an index in the counts. */
 void seq_plots_begin(unsigned (*counted)(const char *what));
 /* Chooses the plots of this seed. */
 void seq_plots_choose(void);
-/* Plays a plot when due: the number of its steps, else 0. */
+/* Plays a plot when due; returns the number of its steps, else 0. */
 unsigned seq_plot(void);
-/* For plots: counts an act; a call of the seed's mixture. */
+/* For plots: count an act; make a call of the seed's mixture. */
 void seq_count(unsigned at, CUresult r);
 void seq_noise(void);
 

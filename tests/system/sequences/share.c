@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What processes share: physical memory and pools by descriptors, external memory, IPC handles of another process. */
+/*
+ * Objects shared between processes: physical memory and pools by descriptors, external memory, IPC
+ * handles of another process.
+ */
 #include "sequences.h"
 
 #include <fcntl.h>
@@ -10,7 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of the process that makes the handles: it sees no seed, and lives as long as the program. */
+/*
+ * Data of the process that makes the handles: independent of seeds, and alive as long as the
+ * program.
+ */
 static struct {
     CUipcMemHandle memory[2];
     CUipcEventHandle event[2];
@@ -116,7 +122,7 @@ static CUresult event_create(void)
     return cuEventCreate(SEQ_SLOT(event), CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
 }
 
-/* A pool of the other process, or one of this one by its descriptor. */
+/* Imports a pool of the other process, or of this one by its descriptor. */
 static CUresult pool_import(void)
 {
     int fd = share_peer.pool;
@@ -186,7 +192,7 @@ static CUresult external_import(void)
         return r;
     d.handle.fd = fd;
     r = cuImportExternalMemory(SEQ_SLOT(external), &d);
-    if (r != CUDA_SUCCESS) /* else the descriptor is the library's */
+    if (r != CUDA_SUCCESS) /* on success the library owns the descriptor */
         close(fd);
     return r;
 }

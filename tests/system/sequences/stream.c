@@ -27,7 +27,7 @@ static CUresult end(void)
     return cuStreamEndCapture(SEQ_ANY(stream), SEQ_SLOT(graph));
 }
 
-/* The nodes that the next captured call will depend on, and the graph: handles like any others. */
+/* The dependencies of the next captured call, and the graph: handles like any others. */
 static CUresult info(void)
 {
     CUstreamCaptureStatus status;
@@ -74,7 +74,7 @@ static CUresult host(void)
     return cuLaunchHostFunc(SEQ_ANY(stream), seq_host_function, NULL);
 }
 
-/* One of the contexts beside the primary one ends, or a new one takes its place. */
+/* Destroys a context other than the primary, or replaces it. */
 static CUresult context(void)
 {
     CUcontext *c = &seq.context[1 + seq_random(seq_slots > 2 ? 2 : 1)];
@@ -113,7 +113,7 @@ static CUresult green_destroy(void)
     return cuGreenCtxDestroy(SEQ_ANY(green));
 }
 
-/* Short waits for what other threads and streams do. */
+/* Short waits for other threads and streams. */
 static CUresult synchronize(void)
 {
     switch (seq_random(3)) {
@@ -144,7 +144,7 @@ static CUresult green_context(void)
     CUcontext c;
     CUresult r = cuCtxFromGreenCtx(&c, SEQ_ANY(green));
 
-    if (r == CUDA_SUCCESS) /* beyond the slots whose contexts are destroyed */
+    if (r == CUDA_SUCCESS) /* beyond the slots of contexts that are destroyed */
         seq.context[seq_slots > 3 ? 3 + seq_random(seq_slots - 3) : 3] = c;
     return r;
 }
