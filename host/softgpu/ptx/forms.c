@@ -163,15 +163,20 @@ static bool mods_match(const char *list, const struct sg_opcode *oc)
     return taken == (1u << oc->nmods) - 1;
 }
 
+/* mad of f32 without a rounding, up to PTX .version 3.1, as ptxas has it (PTX ISA, "mad"). */
+static const struct form first_mad = {"mad", "f32", "ftz? sat?", 0, "tttt"};
+
 /* The row for this instruction whose .target is the lowest; *known: the opcode has rows at all. */
 static const struct form *find_form(const struct sg_dec *d, bool *known)
 {
     const struct form *best = NULL;
 
     *known = false;
-    for (size_t i = 0; i < NFORMS; i++) {
-        const struct form *f = &forms[i];
+    for (size_t i = 0; i <= NFORMS; i++) {
+        const struct form *f = i < NFORMS ? &forms[i] : &first_mad;
 
+        if (f == &first_mad && d->m->version >= 32)
+            break;
         if (f->base[0] != d->oc.base[0] || strcmp(f->base, d->oc.base))
             continue;
         *known = true;

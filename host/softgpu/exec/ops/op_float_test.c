@@ -276,9 +276,40 @@ static void test_rare(void)
       (UC << 16) | (clamp64(SA, -128, 127) & 255) << 8 | (clamp64(SB, -128, 127) & 255));
 }
 
+/* mad without a rounding, in the texts of early compilers: of a denormal number and 1, plus 0. */
+static void test_first_mad(void)
+{
+    static const struct {
+        const char *head;
+        u32 want;
+    } rows[] = {{".version 1.4\n.target sm_10\n", 0}, {".version 2.3\n.target sm_20\n", 0x00300000}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sg_fault f = {0};
+        u32 *got = tm_alloc(4);
+        char text[400];
+        struct tk t;
+        int r = -1;
+
+        snprintf(
+            text, sizeof(text),
+            "%s.entry t(.param .u64 o)\n{\n.reg .f32 %%f<4>;\n.reg .u64 %%rd<2>;\nld.param.u64 %%rd1, [o];\n"
+            "mov.f32 %%f1, 0f00300000;\nmov.f32 %%f2, 0f3f800000;\nmov.f32 %%f3, 0f00000000;\n"
+            "mad.f32 %%f1, %%f1, %%f2, %%f3;\nst.global.f32 [%%rd1], %%f1;\nexit;\n}\n",
+            rows[i].head);
+        *got = 1;
+        if (tk_open(&t, text, "t")) {
+            r = tk_run(&t, 1, 1, &got, &f);
+            tk_close(&t);
+        }
+        t_result("mad without a rounding", !r && *got == rows[i].want, "row %zu: result %d, %#x", i, r, *got);
+    }
+}
+
 int main(int argc, char **argv)
 {
     op_start(argc, argv);
+    test_first_mad();
     test_float();
     test_cvt();
     test_half();

@@ -94,7 +94,8 @@ int sg_flt_arith(struct sg_dec *d)
     if (!strcmp(base, "min") || !strcmp(base, "max"))
         return minmax(d, t);
     rnd = round_mod(d);
-    ftz = sg_mod(d, "ftz") && t == SG_TY_F32;
+    /* of .target sm_1x, mad without a rounding is fma.rn.ftz on later processors (PTX ISA, "mad") */
+    ftz = (sg_mod(d, "ftz") || (!rnd && d->m->target < 20 && !strcmp(d->oc.base, "mad"))) && t == SG_TY_F32;
     sat = sg_mod(d, "sat");
     approx = sg_mod(d, "approx") && !strcmp(base, "div");
     sg_mod(d, "full");
