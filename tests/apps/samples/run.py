@@ -67,6 +67,9 @@ class Samples:
         self.nvvm = opt.extra and os.path.isdir(os.path.join(opt.extra, "nvvm"))
         self.env = dict(os.environ, SAMPLES_NVCC=os.path.join(opt.cuda, "bin/nvcc"),
                         CUDA_HOME=opt.cuda, LC_ALL="C")
+        # The toolkit may lie where the loader does not look.
+        places = [os.path.join(opt.cuda, "lib64")] + ([os.path.join(opt.extra, "lib")] if opt.extra else [])
+        self.libraries = ":".join(places + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
         if opt.extra:
             self.env["CPATH"] = os.path.join(opt.extra, "include")
             self.env["LIBNVVM_HOME"] = opt.extra
@@ -181,7 +184,7 @@ class Samples:
         lists, more = self.runs(name, program)
         before_it = ["env", "LD_PRELOAD=" + preload] if preload else []
         for args in lists:
-            env = dict(self.env, VGPU_TRACE="refusals", **more)
+            env = dict(self.env, VGPU_TRACE="refusals", LD_LIBRARY_PATH=self.libraries, **more)
             start = time.time()
             with open(log, "a", encoding="utf-8") as f:
                 f.write("$ %s\n" % shlex.join([os.path.basename(program)] + args))
