@@ -219,7 +219,7 @@ static void block(struct jit *j, u32 first)
     sg_jv_forget(j);
     j->ngroups = 0;
     j->begin = first;
-    j->twin = NO_KEY;
+    j->sincos = NO_KEY;
     if (j->affine)
         sg_jit_affine_begin(j);
     while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {

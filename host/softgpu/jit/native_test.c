@@ -79,7 +79,7 @@ static bool by_handler(const char *op, const char *text)
 {
     return !strcmp(sg_op_isa(), "avx2") &&
            (!strcmp(op, "mma.float") || !strcmp(op, "ldmatrix") ||
-            ((!strcmp(op, "sin.f32") || !strcmp(op, "cos.f32")) && !strstr(text, "/* twins */")));
+            ((!strcmp(op, "sin.f32") || !strcmp(op, "cos.f32")) && !strstr(text, "/* sincos */")));
 }
 
 static uint64_t calls(const char *op)
@@ -228,12 +228,12 @@ static const struct {
     {"div.s32",
      "mov.u32 %x4, %ctaid.x; add.s32 %x5, %x4, -9; div.s32 %d0, %x4, 3; div.s32 %d1, -77, %x5; rem.s32 %d2, %x5, 4; rem.u32 %d3, %x5, %x4;"},
     {"sin.f32",
-     "sin.approx.ftz.f32 %d0, %x0; cos.approx.ftz.f32 %d1, %x0; add.ftz.f32 %d2, %d0, %d1; /* twins */"},
+     "sin.approx.ftz.f32 %d0, %x0; cos.approx.ftz.f32 %d1, %x0; add.ftz.f32 %d2, %d0, %d1; /* sincos */"},
     {"cos.f32",
-     "cos.approx.f32 %d0, %x0; mul.f32 %x2, %x1, %d0; sin.approx.f32 %x0, %x0; mul.f32 %d1, %x0, %x2; /* twins */"},
+     "cos.approx.f32 %d0, %x0; mul.f32 %x2, %x1, %d0; sin.approx.f32 %x0, %x0; mul.f32 %d1, %x0, %x2; /* sincos */"},
     {"sin.f32",
      "and.b32 %x0, %x0, 0xc9ffffff; sin.approx.f32 %x1, %x0; cos.approx.f32 %d0, %x0; mov.b32 %d1, %x1; add.f32 %x0, %d0, %x2; "
-     "cos.approx.f32 %d2, %x0; mul.f32 %d0, %d2, %d0; sin.approx.f32 %d3, %x0; /* twins */"},
+     "cos.approx.f32 %d2, %x0; mul.f32 %d0, %d2, %d0; sin.approx.f32 %d3, %x0; /* sincos */"},
     /* the value is another one by then, or rounded otherwise between, or some lanes only */
     {"sin.f32",
      "sin.approx.f32 %d0, %x0; add.f32 %x0, %x0, %x1; cos.approx.f32 %d1, %x0; cos.approx.f32 %x2, %x2; sin.approx.f32 %d2, %x2;"},

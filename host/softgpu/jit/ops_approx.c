@@ -147,7 +147,7 @@ static void trig_sign(struct jit *j, u32 d, u32 v)
 }
 
 /* Computes sin and cos of 8 lanes of f32 in register x, which may be 0. Clobbers registers 0 to 5. */
-static void trig_twins(struct jit *j, u32 sine, u32 cosine, u32 x)
+static void trig_sincos(struct jit *j, u32 sine, u32 cosine, u32 x)
 {
     struct buf *b = B(j);
 
@@ -202,14 +202,14 @@ static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
     ev(b, CVTPD2PS, d, 0, 4, 0, 0);
 }
 
-#define TWIN_WITHIN 8u
+#define PARTNER_WITHIN 8u
 
 /* The other function of the same value, which follows in the same mode. NO_KEY: none. With lanes missing, their values may be
    within the range of native code at one of the two only. */
-static u32 trig_find_twin(const struct jit *j, const struct sg_insn *in, u32 cosine)
+static u32 trig_find_partner(const struct jit *j, const struct sg_insn *in, u32 cosine)
 {
     const struct sg_code *c = j->code;
-    const u32 last = j->cur + TWIN_WITHIN < c->ninsns ? j->cur + TWIN_WITHIN : c->ninsns - 1;
+    const u32 last = j->cur + PARTNER_WITHIN < c->ninsns ? j->cur + PARTNER_WITHIN : c->ninsns - 1;
     bool pure = true;
 
     if (j->masked || j->leader[j->cur] == 2 || sg_jit_writes(j, j->cur, in->a))
@@ -229,28 +229,28 @@ static u32 trig_find_twin(const struct jit *j, const struct sg_insn *in, u32 cos
 /* Remembers that the value of instruction i is computed now. Returns false if there is no place for it. */
 static bool trig_expect(struct jit *j, u32 i)
 {
-    if (i == NO_KEY || (!j->twin_at && j->native_bytes + 128 > SG_NATIVE_BYTES))
+    if (i == NO_KEY || (!j->sincos_at && j->native_bytes + 128 > SG_NATIVE_BYTES))
         return false;
-    if (!j->twin_at) {
+    if (!j->sincos_at) {
         j->native_bytes += 128;
-        j->twin_at = -(s32)j->native_bytes;
+        j->sincos_at = -(s32)j->native_bytes;
     }
-    j->twin = i;
+    j->sincos = i;
     return true;
 }
 
-/* The lanes of chunk h, in register a: register d; at j->twin_at: those of the other function. */
+/* The lanes of chunk h, in register a: register d; at j->sincos_at: those of the other function. */
 static void trig_pair(struct jit *j, u32 d, u32 a, u32 h, u32 cosine)
 {
     const u32 other = sg_jv_new(j);
     struct buf *b = B(j);
 
-    trig_twins(j, cosine ? other : d, cosine ? d : other, a);
+    trig_sincos(j, cosine ? other : d, cosine ? d : other, a);
     evi(b, EXTRACT4, a, 0, 0, 0, 0, 1);
-    trig_twins(j, cosine ? 7 : 6, cosine ? 6 : 7, 0);
+    trig_sincos(j, cosine ? 7 : 6, cosine ? 6 : 7, 0);
     evi(b, INSERT4, d, d, 6, 0, 0, 1);
     evi(b, INSERT4, other, other, 7, 0, 0, 1);
-    evm(b, VMOVU_STORE, other, 0, G_REGS, j->twin_at + (s32)(64 * h), 64, 0, 0);
+    evm(b, VMOVU_STORE, other, 0, G_REGS, j->sincos_at + (s32)(64 * h), 64, 0, 0);
 }
 
 static void trig_alone(struct jit *j, u32 d, u32 a, u32 cosine)
@@ -265,7 +265,7 @@ static void trig_alone(struct jit *j, u32 d, u32 a, u32 cosine)
 static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
 {
     const u32 n = sg_jit_n(j, false);
-    const bool known = j->twin == j->cur;
+    const bool known = j->sincos == j->cur;
     struct buf *b = B(j);
     struct stub *s;
     bool pair;
@@ -273,7 +273,7 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
 
     if (j->ahead_of || sg_jit_flat(j, in->d))
         return false;
-    pair = !known && trig_expect(j, trig_find_twin(j, in, cosine));
+    pair = !known && trig_expect(j, trig_find_partner(j, in, cosine));
     if (b->avx2 && !known && !pair) /* alone it is no faster than the handler */
         return false;
     for (u32 h = 0; h < n; h++)
@@ -292,7 +292,7 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
         const u32 d = sg_jv_new(j);
 
         if (known)
-            evm(b, VMOVU, d, 0, G_REGS, j->twin_at + (s32)(64 * h), 64, 0, 0);
+            evm(b, VMOVU, d, 0, G_REGS, j->sincos_at + (s32)(64 * h), 64, 0, 0);
         else if (pair)
             trig_pair(j, d, a[h], h, cosine);
         else

@@ -115,9 +115,9 @@ struct jit {
     u32 ngroups; /* number of groups begun in this block */
     struct sum sums[SG_NATIVE_SUMS];
     u32 nsums;
-    u32 begin;   /* the block's first instruction */
-    u32 twin;    /* sin or cos of this block that is computed by now, at [G_REGS + twin_at]; NO_KEY: none */
-    s32 twin_at; /* 0: no place yet */
+    u32 begin;  /* the block's first instruction */
+    u32 sincos; /* sin or cos of this block that is computed by now, at [G_REGS + sincos_at]; NO_KEY: none */
+    s32 sincos_at;               /* 0: no place yet */
     struct affine_block *affine; /* of the block, if its code is for affine values; or NULL */
     struct sg_affine *affines;   /* list of what blocks with such code learn */
     u32 naffine;                 /* their number */
