@@ -67,7 +67,7 @@ enum vgpu_dev_state {
  * struct vgpu_dev - one vgpu-cuda device
  * @ref: a reference for the driver's binding, plus one per open file
  * @vdev: the virtio device; a reference on its struct device is held until the last file is closed;
- * 	not accessed once @state is VGPU_DEV_GONE
+ *	not accessed once @state is VGPU_DEV_GONE
  * @dma_dev: the device on the bus, referenced: exporters of dma-bufs map memory for it
  * @misc: /dev/vgpu<@index>
  * @index: number of the device file
@@ -169,7 +169,7 @@ struct vgpu_dev {
  * @next_region: start of the search for a free id
  * @nregions: number of @regions
  * @kept: regions unmapped by the worker that unpin_keep holds until the client ends, with a
- * 	reference each; under @lock
+ *	reference each; under @lock
  * @blanks: pages that stand in for device pages after the device was lost
  */
 struct vgpu_client {
@@ -210,9 +210,9 @@ struct vgpu_client {
 /**
  * struct vgpu_req - a request on the control queue
  * @ref: a reference for the caller, plus one while the request is queued; the last put frees the
- * 	buffers
+ *	buffers
  * @client: client that the request is about; sent only while the client owns its slot; NULL for
- * 	PING
+ *	PING
  * @node: in dev->reqs while queued
  * @orphan: in client->orphans
  * @sent: the request was put into the queue

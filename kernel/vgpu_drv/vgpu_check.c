@@ -299,8 +299,8 @@ int vgpu_check_pin_resp(const struct vgpu_resp_pin *resp, bool more)
  * @used: bytes that the device claims to have written
  * @max_clients: slots
  * @reason: out, for VGPU_EV_CLIENT_DEAD: a reason of the ioctl ABI. A reason that is unknown to
- * 	this driver, or reserved for it, is reported as VGPU_DEAD_EXITED: the worker is gone in any
- * 	case and its client must not wait for it.
+ *	this driver, or reserved for it, is reported as VGPU_DEAD_EXITED: the worker is gone in any
+ *	case and its client must not wait for it.
  *
  * Return: 0, -EPROTO when malformed, -EOPNOTSUPP for an unknown type.
  */

@@ -181,7 +181,7 @@ static struct dma_buf *vgpu_export_make(struct vgpu_region *region, u64 first, u
  * vgpu_export - VGPU_IOCTL_EXPORT
  * @client: the client, locked
  * @call: checked by vgpu_check_export(); fd and dmabuf are written. To be followed by
- * 	vgpu_export_install() or vgpu_export_drop().
+ *	vgpu_export_install() or vgpu_export_drop().
  *
  * Return: 0 or an error.
  */

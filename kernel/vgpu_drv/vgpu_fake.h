@@ -59,7 +59,7 @@ struct vgpu_fake_kept {
  * @nvqs: number of queues, 0 after a reset
  * @kick: the device side of the control queue
  * @answer: writes the answer to @cmd and returns the number of bytes it claims to have written.
- * 	NULL: VGPU_S_OK for every request.
+ *	NULL: VGPU_S_OK for every request.
  * @bad_id: answer with this descriptor number instead, -1: the right one
  * @hold: do not process the control queue until vgpu_fake_kick()
  * @echoes: number of further kicks of the event queue that add a WAKE of slot 0

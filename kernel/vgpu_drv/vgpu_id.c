@@ -53,7 +53,7 @@ void vgpu_ids_free(struct vgpu_ids *ids, u32 id)
  * @regions: the client's regions, initialised with XA_FLAGS_ALLOC1
  * @entry: the region
  * @next: cursor kept by the caller: ids are allocated in turn, so that a freed id is not reused at
- * 	once
+ *	once
  * @id: out: never 0
  *
  * Return: 0, -ENOMEM, or -EBUSY when all ids are taken.

@@ -13,7 +13,7 @@
  * @busy: bit set: in use
  * @count: 1..VGPU_MAX_CLIENTS
  * @cursor: start of the next search: a freed id is reused last, so that a late message about its
- * 	former owner does not reach the next
+ *	former owner does not reach the next
  */
 struct vgpu_ids {
 	DECLARE_BITMAP(busy, VGPU_MAX_CLIENTS);

@@ -109,7 +109,7 @@ static int vgpu_import_attach(struct vgpu_client *client, struct vgpu_region *re
 /**
  * vgpu_import_release - detach the dma-buf of an imported region
  * @region: the region, no longer mapped by the worker and not held by a dma-buf, so its client and
- * 	the device still exist
+ *	the device still exist
  */
 void vgpu_import_release(struct vgpu_region *region)
 {

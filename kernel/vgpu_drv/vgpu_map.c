@@ -125,7 +125,7 @@ int vgpu_map_allowed(struct vgpu_client *client)
 /**
  * vgpu_map - mmap() of the window or the doorbell
  * @client: the client; keeps the slot as long as the mapping exists, since the mapping holds the
- * 	file
+ *	file
  * @vma: the new mapping
  *
  * Return: 0, -ENXIO before CREATE_CLIENT, -ENODEV when the device is gone, -EINVAL, -EPERM.
