@@ -315,7 +315,7 @@ static void test_external_dmabuf(void **state)
 static void test_external_memory(void **state)
 {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {
-        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = -1, .size = 0x3000};
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = -1, .size = UINT64_MAX};
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {.offset = 0x800, .size = 0x2000};
     CUexternalMemory m;
     CUdeviceptr ptr;
@@ -336,6 +336,8 @@ static void test_external_memory(void **state)
     assert_int_equal(live_maps, 0);
     map_result = CUDA_SUCCESS;
     b.offset = ~0ull;
+    assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.offset -= b.size; /* ends at 2^64 - 1: in whole granules it would be a small mapping */
     assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_ERROR_INVALID_VALUE);
     b.offset = 0x800;
     assert_int_equal(cua_external_memory_buffer(&ops, &ptr, m, &b), CUDA_SUCCESS);

@@ -168,6 +168,7 @@ static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHand
 {
     CUmemAllocationProp prop;
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    uint64_t end;
     size_t g = 0;
     CUresult r = ops->properties(&prop, memory);
 
@@ -178,7 +179,10 @@ static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHand
     if (r != CUDA_SUCCESS)
         return r;
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    b->size = (offset + size + g - 1) / g * g;
+    /* The importer says how large the memory is, up to 2^64 - 1 bytes. */
+    if (__builtin_add_overflow(offset, size, &end) || __builtin_add_overflow(end, g - 1, &end))
+        return CUDA_ERROR_INVALID_VALUE;
+    b->size = end / g * g;
     r = ops->reserve(&b->base, b->size, 0, 0, 0);
     if (r != CUDA_SUCCESS)
         return r;
