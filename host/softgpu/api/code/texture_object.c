@@ -20,7 +20,10 @@ static struct retired {
     SG_OWNED struct retired *next;
     uint64_t handle;
     enum sg_type type;
-} * retired;
+} * retired, **retired_end = &retired;
+
+/* Entries that a call finds in use before it goes on: all of them may be, as long as a kernel runs. */
+#define SWEEP_BUSY 4u
 
 static void sweep(void);
 
@@ -58,20 +61,57 @@ CUresult sgd_cuSurfObjectCreate(struct sg_ctx *ctx, CUsurfObject *pSurfObject,
     return r == CUDA_SUCCESS ? publish(o, pSurfObject) : r;
 }
 
+/* With the lock held. */
+static void enter_first(struct retired *r)
+{
+    r->next = retired;
+    if (!retired)
+        retired_end = &r->next;
+    retired = r;
+}
+
+static void first_to_last(void)
+{
+    struct retired *r = retired;
+
+    if (!r->next)
+        return;
+    retired = r->next;
+    r->next = NULL;
+    *retired_end = r;
+    retired_end = &r->next;
+}
+
+/* Ends the object unless work may use it. */
+static bool ends(const struct retired *r)
+{
+    SG_AUTO struct sg_texobj *o = sg_lookup(r->handle, r->type);
+
+    if (o && atomic_load(&o->ctx->alive) && !sg_ctx_idle(o->ctx))
+        return false;
+    if (o)
+        sg_obj_unregister(&o->obj);
+    return true;
+}
+
+/*
+ * The entry that was made last is looked at first, those in use go behind all others: each is reached, and a call does
+ * not cost more the more of them there are. What it ends was paid for by the call that made the entry.
+ */
 static void sweep(void)
 {
     pthread_mutex_lock(&retired_lock);
-    for (struct retired **p = &retired; *p;) {
-        struct retired *r = *p;
-        SG_AUTO struct sg_texobj *o = sg_lookup(r->handle, r->type);
+    for (unsigned busy = 0; retired && busy < SWEEP_BUSY;) {
+        struct retired *r = retired;
 
-        if (o && atomic_load(&o->ctx->alive) && !sg_ctx_idle(o->ctx)) {
-            p = &r->next;
+        if (!ends(r)) {
+            first_to_last();
+            busy++;
             continue;
         }
-        if (o)
-            sg_obj_unregister(&o->obj);
-        *p = r->next;
+        retired = r->next;
+        if (!retired)
+            retired_end = &retired;
         free(r);
     }
     pthread_mutex_unlock(&retired_lock);
@@ -86,8 +126,8 @@ static CUresult withdraw(struct sg_texobj *o)
         return CUDA_ERROR_INVALID_VALUE;
     r = atomic_exchange(&o->retired, NULL);
     pthread_mutex_lock(&retired_lock);
-    *r = (struct retired){retired, o->obj.handle, (enum sg_type)o->obj.type};
-    retired = r;
+    *r = (struct retired){NULL, o->obj.handle, (enum sg_type)o->obj.type};
+    enter_first(r);
     pthread_mutex_unlock(&retired_lock);
     sweep();
     return CUDA_SUCCESS;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Texture and surface objects and references: descriptors, refusals. */
+#include <time.h>
+
 #include "api/api_test.h"
 
 static CUarray make(size_t w, size_t h, size_t d, CUarray_format f, unsigned ch, unsigned flags)
@@ -180,9 +182,62 @@ static void test_surface_objects(void **state)
     ctx_end(c);
 }
 
+#define RETIRED 8000u
+#define MEASURED 1000u
+
+static double pairs(const CUDA_RESOURCE_DESC *r, unsigned n)
+{
+    const CUDA_TEXTURE_DESC t = {0};
+    struct timespec a, b;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (unsigned i = 0; i < n; i++)
+        OK(create(r, t, NULL));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+}
+
+/* Objects that are destroyed while work may use them do not make each other's calls cost more, and end after it. */
+static void test_retired_objects(void **state)
+{
+    CUcontext c = ctx_begin(), other;
+    CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY};
+    struct gate g = {0};
+    size_t before, after, total;
+    double few, many;
+    CUstream s;
+
+    (void)state;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemGetInfo_v2(&before, &total));
+    r.res.array.hArray = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0);
+    OK(cuLaunchHostFunc(s, gate_wait, &g));
+    few = pairs(&r, MEASURED);
+    pairs(&r, RETIRED - 2 * MEASURED);
+    many = pairs(&r, MEASURED);
+    if (many > 4 * few)
+        fail_msg("%.1f us a call instead of %.1f", many * 1e6 / MEASURED, few * 1e6 / MEASURED);
+    OK(cuArrayDestroy(r.res.array.hArray)); /* the objects keep its memory */
+    OK(cuMemGetInfo_v2(&after, &total));
+    assert_true(after < before);
+    gate_open(&g);
+    OK(cuStreamSynchronize(s));
+    OK(cuCtxCreate_v2(&other, 0, 0)); /* a call in any context looks at them */
+    r.res.array.hArray = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0);
+    pairs(&r, 1);
+    OK(cuArrayDestroy(r.res.array.hArray));
+    OK(cuMemGetInfo_v2(&after, &total));
+    assert_int_equal(after, before);
+    OK(cuCtxDestroy_v2(other));
+    OK(cuCtxSetCurrent(c));
+    OK(cuStreamDestroy_v2(s));
+    ctx_end(c);
+}
+
 const struct CMUnitTest tex_tests[] = {
     cmocka_unit_test(test_texture_objects),
     cmocka_unit_test(test_texture_views),
     cmocka_unit_test(test_surface_objects),
+    cmocka_unit_test(test_retired_objects),
 };
 const size_t n_tex_tests = sizeof(tex_tests) / sizeof(tex_tests[0]);
