@@ -164,6 +164,51 @@ static void make_surface(struct guest *g, uint64_t array)
     assert_int_equal(guest_call(g, VGP_vgpTexObjectCreate, &a, sizeof(a), NULL, NULL), 0);
 }
 
+static int reserve(struct guest *g, uint64_t *at)
+{
+    const struct vgp_args_cuMemAddressReserve a = {.size = 2 * M};
+    const void *p = NULL;
+    int r = guest_call(g, VGP_cuMemAddressReserve, &a, sizeof(a), &p, NULL);
+
+    if (r == 0)
+        *at = ((const struct vgp_ret_cuMemAddressReserve *)p)->ptr;
+    return r;
+}
+
+/* Reserved addresses, and textures, take no device memory and have no handles: they count with the objects that have. */
+static void test_without_handles(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--client-handles", "64", NULL};
+    struct vgp_args_cuEventCreate event = {.phEvent = VGP_HANDLE(VGP_H_EVENT, 1, 1)};
+    struct broker b = {0};
+    unsigned n = 0;
+    uint64_t at = 0;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "addresses"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(make_array(&g, 16, 16, 1, 0), 0);
+    while (n < 64 && reserve(&g, &at) == 0)
+        n++;
+    assert_in_range(n, 32, 63);
+    assert_int_equal(reserve(&g, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_call(&g, VGP_cuEventCreate, &event, sizeof(event), NULL, NULL),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned i = 0; i < 3; i++) {
+        const struct vgp_args_cuMemAddressFree f = {.ptr = at, .size = 2 * M};
+
+        assert_int_equal(guest_call(&g, VGP_cuMemAddressFree, &f, sizeof(f), NULL, NULL), 0);
+        assert_int_equal(guest_call(&g, VGP_cuMemAddressFree, &f, sizeof(f), NULL, NULL),
+                         CUDA_ERROR_INVALID_VALUE); /* and counts nothing out */
+        assert_int_equal(reserve(&g, &at), 0);
+        assert_int_equal(reserve(&g, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* One quota is that of all devices together, whichever is current. */
 static void test_two_devices(void **state)
 {
@@ -293,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_without_context),
+        cmocka_unit_test(test_without_handles),
         cmocka_unit_test(test_two_devices),
         cmocka_unit_test(test_graphs_of_two_devices),
         cmocka_unit_test(test_refused_without_quota),

@@ -66,7 +66,7 @@ uint64_t wrk_nvml_own_memory(void);
 /* ---- code/ ---- */
 
 /* Drops the texture objects of a context that ends. */
-void wrk_textures_end(uint64_t context);
+void wrk_textures_end(struct wrk_worker *w, uint64_t context);
 /* Ends the link states of a context that is about to end and is current. */
 void wrk_links_end(struct wrk_worker *w, uint64_t context);
 

@@ -284,12 +284,20 @@ const char *wrk_image_refused(uint64_t bytes)
 
 /* ---- handles ---- */
 
-bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+bool wrk_limits_unnamed(const struct wrk_handles *t)
 {
-    if (wrk_client_limits.handles && t->live_all + wrk_names_kept() >= wrk_client_limits.handles) {
+    if (wrk_client_limits.handles &&
+        t->live_all + t->unnamed + wrk_names_kept() >= wrk_client_limits.handles) {
         wrk_limit_hit("objects", wrk_client_limits.handles, "--client-handles");
         return false;
     }
+    return true;
+}
+
+bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+{
+    if (!wrk_limits_unnamed(t))
+        return false;
     if (type == VGP_H_STREAM && wrk_client_limits.streams && t->live[type] >= wrk_client_limits.streams) {
         wrk_limit_hit("streams", wrk_client_limits.streams, "--client-streams");
         return false;

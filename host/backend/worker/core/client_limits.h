@@ -22,6 +22,8 @@ void wrk_limits_change(const struct vgb_limits *l);
 void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* True if another handle of this type may be created; refusals are logged. */
 bool wrk_limits_handle(const struct wrk_handles *t, unsigned type);
+/* The same of an object without a handle; the caller counts it in t->unnamed. */
+bool wrk_limits_unnamed(const struct wrk_handles *t);
 /*
  * To be called after an out-of-memory error: logs it if this process is at its limit. Any thread.
  */

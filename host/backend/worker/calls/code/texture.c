@@ -5,41 +5,32 @@
  */
 #include "../calls.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "lib/btree/btree.h"
 
 #define OBJECTS_MAX (1u << 20) /* of a client; bounds the worker's memory */
 
-struct object {
-    uint64_t number;
-    uint64_t context; /* context that it ends with */
-    bool surface;
-};
+/* Objects of this process's client, textures and surfaces: the context that each ends with, as weight, by number. */
+static struct btr_tree objects[2];
 
-static struct object *objects; /* objects of this process's client */
-static uint32_t nobjects, room;
-
-static struct object *texture_find(uint64_t number, bool surface)
+/* Room for one more, which texture_enter() then takes. */
+static bool texture_room(struct wrk_call *c, bool surface)
 {
-    for (uint32_t i = 0; i < nobjects; i++) {
-        if (objects[i].number == number && objects[i].surface == surface)
-            return &objects[i];
-    }
-    return NULL;
+    return objects[0].count + objects[1].count < OBJECTS_MAX && wrk_limits_unnamed(&c->w->handles) &&
+           btr_reserve(&objects[surface]);
 }
 
-static bool grow(void)
+static void texture_leave(struct wrk_worker *w, uint64_t number, bool surface)
 {
-    uint32_t want = room ? 2 * room : 64;
-    struct object *p;
+    w->handles.unnamed -= btr_remove(&objects[surface], number, NULL);
+}
 
-    if (nobjects < room)
-        return true;
-    if (room >= OBJECTS_MAX || !(p = realloc(objects, want * sizeof(*p))))
-        return false;
-    objects = p;
-    room = want;
-    return true;
+static void texture_enter(struct wrk_call *c, uint64_t number, bool surface)
+{
+    texture_leave(c->w, number, surface); /* the provider has ended it, and given its number out again */
+    btr_insert(&objects[surface], number, wrk_base_handle(c->w, c->rec->context), NULL);
+    c->w->handles.unnamed++;
 }
 
 static CUresult texture_describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
@@ -91,7 +82,7 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
     e = texture_describe(c, a, &res);
     if (e != CUDA_SUCCESS)
         return e;
-    if (!grow())
+    if (!texture_room(c, a->surface))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (a->surface) {
         e = wrk_provider.cuSurfObjectCreate(&number, &res);
@@ -102,34 +93,39 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
         e = wrk_provider.cuTexObjectCreate(&number, &res, &t, a->view_len ? &v : NULL);
     }
     if (e == CUDA_SUCCESS) {
-        objects[nobjects++] = (struct object){number, wrk_base_handle(c->w, c->rec->context), a->surface};
+        texture_enter(c, number, a->surface);
         r->object = number;
     }
     return e;
 }
 
-void wrk_textures_end(uint64_t context)
+void wrk_textures_end(struct wrk_worker *w, uint64_t context)
 {
-    for (uint32_t i = 0; i < nobjects;) {
-        if (objects[i].context == context)
-            objects[i] = objects[--nobjects];
-        else
-            i++;
+    for (unsigned surface = 0; surface < 2; surface++) {
+        struct btr_item it;
+
+        /* Those with a greater weight are of other contexts. */
+        for (uint64_t from = 0; btr_first_of_weight(&objects[surface], from, context, &it);
+             from = it.key + 1) {
+            if (it.weight == context)
+                texture_leave(w, it.key, surface);
+            if (it.key == UINT64_MAX)
+                break;
+        }
     }
 }
 
 CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vgpTexObjectDestroy *a)
 {
-    struct object *o;
+    struct btr_item it;
     CUresult e;
 
     if (a->surface > 1)
         return wrk_malformed(c, "neither a texture nor a surface");
-    o = texture_find(a->object, a->surface);
-    if (!o)
+    if (!btr_find(&objects[a->surface], a->object, &it))
         return CUDA_ERROR_INVALID_VALUE;
     e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object) : wrk_provider.cuTexObjectDestroy(a->object);
     if (e == CUDA_SUCCESS)
-        *o = objects[--nobjects];
+        texture_leave(c->w, a->object, a->surface);
     return e;
 }

@@ -52,7 +52,7 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
         wrk_handles_each(&w->handles, types[i], drop_one, &d);
     }
     wrk_links_end(w, context);
-    wrk_textures_end(context);
+    wrk_textures_end(w, context);
     for (unsigned i = 0; i < w->nthread_streams;) {
         if (w->thread_streams[i].context != context) {
             i++;

@@ -84,7 +84,22 @@ static CUresult q_reserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr hi
     if (!wrk_capabilities.software_policy &&
         (align > UINT64_MAX - n || !wrk_layout_may_keep(hint, (uint64_t)n + align)))
         hint = 0;
-    return lower->cuMemAddressReserve(p, n, align, hint, flags);
+    /* No memory, but an entry in the provider's tables. */
+    if (!wrk_limits_unnamed(&self->handles))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = lower->cuMemAddressReserve(p, n, align, hint, flags);
+
+    self->handles.unnamed += r == CUDA_SUCCESS;
+    return r;
+}
+
+/* The whole of a reservation, as documented. */
+static CUresult q_unreserve(CUdeviceptr p, size_t n)
+{
+    CUresult r = lower->cuMemAddressFree(p, n);
+
+    self->handles.unnamed -= r == CUDA_SUCCESS && self->handles.unnamed;
+    return r;
 }
 
 /* On a captured stream these create nodes: memory is charged when the graph is launched. */
@@ -311,6 +326,7 @@ void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const s
     WRAP(cuMemAllocManaged, q_managed);
     WRAP(cuMemAllocPitch_v2, q_pitch);
     WRAP(cuMemAddressReserve, q_reserve);
+    WRAP(cuMemAddressFree, q_unreserve);
     WRAP(cuMemAllocAsync, q_async);
     WRAP(cuMemAllocFromPoolAsync, q_pool);
     WRAP(cuMemFreeAsync, q_free_async);
