@@ -332,6 +332,39 @@ static void test_functions_stay(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A function that was set in an executable graph is released once the context with which the graph ends has ended. */
+static void test_functions_end_with_context(void **state)
+{
+    const struct vgp_args_vgpCtxCreate make = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
+    const struct vgp_args_vgpCtxDestroy end = {.context = make.context};
+    struct vgp_args_vgpGraphHostNode a = {.cookie = 100};
+    struct broker b = {0};
+    struct guest g1, g2;
+    uint64_t node = 0, other, cookie = 0;
+
+    (void)state;
+    begin(&b, NULL, &g1, &g2);
+    other = g1.context;
+    assert_int_equal(guest_call(&g1, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+    g1.context = make.context;
+    a.graph = new_graph(&g1);
+    assert_int_equal(call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, 0, &node, 0), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, a.graph, EXEC(1)), 0);
+    a = (struct vgp_args_vgpGraphHostNode){
+        .op = VGP_NODE_EXEC, .target = node, .exec = EXEC(1), .cookie = 101};
+    assert_int_equal(guest_call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, NULL), 0);
+    assert_int_equal(guest_memset(&g1, 0, VALUE_BUSY, 600000, 0), 0);
+    assert_int_equal(launch(&g1, EXEC(1)), 0);
+    g1.context = other;
+    assert_false(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 100));
+    assert_int_equal(guest_call(&g1, VGP_vgpCtxDestroy, &end, sizeof(end), NULL, NULL), 0);
+    assert_true(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 101);
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* A copy of two halves, for which no memory of the guest is needed. */
 static uint64_t joined(struct guest *g, uint64_t graph, uint64_t cookie)
 {
@@ -507,10 +540,15 @@ static void test_captured_host_func(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handles),        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_quota),          cmocka_unit_test(test_functions_end),
-        cmocka_unit_test(test_functions_stay), cmocka_unit_test(test_functions_enabled),
-        cmocka_unit_test(test_captured_error), cmocka_unit_test(test_captured_host_func),
+        cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_functions_end),
+        cmocka_unit_test(test_functions_stay),
+        cmocka_unit_test(test_functions_enabled),
+        cmocka_unit_test(test_functions_end_with_context),
+        cmocka_unit_test(test_captured_error),
+        cmocka_unit_test(test_captured_host_func),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

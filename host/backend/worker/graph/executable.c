@@ -28,8 +28,10 @@ struct exec {
     /* event behind its last launch (launches run in order); created if there are funcs */
     CUevent last;
     CUcontext last_ctx; /* context of `last` */
-    bool captured;      /* a captured launch may run its functions for ever */
-    uint8_t *types;     /* types of its host nodes from wrk_exec_set_types(); NULL: all plain */
+    /* Wait that ends the context of its launches: they may run its functions until it has landed. NULL: none */
+    VGB_LENT const struct wrk_wait *ending;
+    bool captured;  /* a captured launch may run its functions for ever */
+    uint8_t *types; /* types of its host nodes from wrk_exec_set_types(); NULL: all plain */
     size_t ntypes;
     struct wrk_namer names; /* objects named by its nodes */
 };
@@ -161,7 +163,7 @@ static bool let_go(struct exec *x, bool all)
 {
     if (!x->funcs)
         return true;
-    if (x->captured || (x->last && wrk_ask_event(lower, x->last).state != WRK_COMPLETE))
+    if (x->captured || x->ending || (x->last && wrk_ask_event(lower, x->last).state != WRK_COMPLETE))
         return false;
     for (struct set_func **p = &x->funcs; *p;) {
         struct set_func *s = *p;
@@ -327,7 +329,7 @@ static CUresult q_launch(CUgraphExec exec, CUstream stream)
     r = lower->cuGraphLaunch(exec, stream);
     /* Memory it did take is seen by wrk_provider_used() from now on. */
     wrk_quota_give(self, bytes);
-    if (r == CUDA_SUCCESS && x->funcs && lower->cuEventRecord(x->last, stream) != CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS && x->funcs && (!x->last || lower->cuEventRecord(x->last, stream) != CUDA_SUCCESS))
         x->captured = true; /* its end is unknown: its functions stay */
     return r;
 }
@@ -361,33 +363,53 @@ static CUresult q_destroy(CUgraphExec exec)
     return r;
 }
 
-/* The end of its launches can no longer be determined. The event may belong to another context than
- * the graph. */
-static void forget_last(struct exec *x, CUcontext ctx)
+/*
+ * The event behind its launches ends with its context, and so do they: what was launched in streams of other contexts
+ * counts as captured, since the event could not be recorded there. From here on the end of the context tells.
+ */
+static void forget_last(struct exec *x, const struct wrk_wait *end)
 {
-    x->captured |= x->funcs != NULL;
-    if (x->last && x->last_ctx != ctx)
-        lower->cuEventDestroy_v2(x->last);
+    x->captured |= x->ending && x->funcs; /* of two ends under way, only one is known here */
+    x->ending = end;
     x->last = NULL;
     x->last_ctx = NULL;
 }
 
-/* A context's executable graphs and events end with it. Their functions stay until the client ends,
- * as the end of the context's work is unknown. */
-void wrk_exec_forget_context(CUcontext ctx)
+/* A context's executable graphs and events end with it. */
+void wrk_exec_context_ends(CUcontext ctx, const struct wrk_wait *end)
 {
     for (struct exec *x = ended; x; x = x->next) {
-        if (x->ctx == ctx || x->last_ctx == ctx)
-            forget_last(x, ctx);
+        if (x->last_ctx == ctx)
+            forget_last(x, end);
     }
     for (unsigned i = 0; i < BUCKETS; i++) {
         for (struct exec *x = known[i], *next; x; x = next) {
             next = x->next;
-            if (x->last_ctx == ctx || x->ctx == ctx)
-                forget_last(x, ctx);
+            if (x->last_ctx == ctx)
+                forget_last(x, end);
             if (x->ctx == ctx)
                 take_out(x);
         }
+    }
+    sweep();
+}
+
+static void exec_context_gone(struct exec *x, const struct wrk_wait *end, bool known_end)
+{
+    if (x->ending != end)
+        return;
+    x->ending = NULL;
+    x->captured |= !known_end && x->funcs;
+}
+
+void wrk_exec_context_gone(const struct wrk_wait *end, CUresult r)
+{
+    /* An error may be that of the context's work, or say that the context stays: what runs is unknown. */
+    for (struct exec *x = ended; x; x = x->next)
+        exec_context_gone(x, end, r == CUDA_SUCCESS);
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        for (struct exec *x = known[i]; x; x = x->next)
+            exec_context_gone(x, end, r == CUDA_SUCCESS);
     }
     sweep();
 }

@@ -142,8 +142,11 @@ uint64_t wrk_graph_memory_reserved(void);
 void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* False: no memory. */
 bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g);
-void wrk_exec_updated(CUgraphExec exec);     /* its host functions are those of the graph again */
-void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
+void wrk_exec_updated(CUgraphExec exec); /* its host functions are those of the graph again */
+/* The context is about to be ended by `end`: its executable graphs are none any more. */
+void wrk_exec_context_ends(CUcontext ctx, const struct wrk_wait *end);
+/* `end` has landed with this result. */
+void wrk_exec_context_gone(const struct wrk_wait *end, CUresult r);
 struct wrk_host_func;
 /* True if the node was given another function than that of this cookie. */
 bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t cookie);

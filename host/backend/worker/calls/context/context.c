@@ -73,7 +73,7 @@ static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext c
     wrk_waits_context_ends(w, ctx);
     wrk_regions_context_ends(w, ctx, end);
     wrk_waits_forget_context(w, ctx);
-    wrk_exec_forget_context(ctx);
+    wrk_exec_context_ends(ctx, end);
     wrk_drop_owned(w, handle);
     wrk_names_context_ends(w, handle);
     wrk_captures_settle(w);
@@ -265,6 +265,7 @@ static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     primary[wait->arg[0]].ending--;
     wrk_captures_context_gone(w);
     wrk_flow_context_gone(wait);
+    wrk_exec_context_gone(wait, r);
     wrk_regions_context_gone(w, wait);
     free(wait->buffer);
     wait->buffer = NULL;
@@ -342,6 +343,7 @@ static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresu
                 "the driver keeps a context in which guest memory is registered: error %d", (int)r);
     wrk_captures_context_gone(w);
     wrk_flow_context_gone(wait);
+    wrk_exec_context_gone(wait, r);
     wrk_regions_context_gone(w, wait);
     return r;
 }
