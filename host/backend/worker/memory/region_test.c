@@ -521,6 +521,39 @@ static void test_look_ups_do_not_grow(void **state)
         fail_msg("%u times as many regions: a look-up takes %.1f times as long", TIMES, many / few);
 }
 
+/*
+ * A call that waits for the broker hears of an unmapping meanwhile. What it was given before stays an address of no other
+ * memory, unless the guest maps there again.
+ */
+static void test_unmapped_in_wait(void **state)
+{
+    static const struct wrk_control_ops ops = {.unmap = wrk_region_unmap};
+    const struct vgb_msg gone = {.type = VGB_M_UNMAP, .region = 1},
+                         grant = {.type = VGB_M_GRANT, .value = 1 << 20};
+    int fd = file(2 * VGP_PAGE);
+    uint64_t at = free_address(2 * VGP_PAGE);
+    struct vgb_msg a;
+    unsigned none = 0;
+
+    (void)state;
+    wrk_control_init(&ops);
+    w.quota.limit = 1 << 30;
+    assert_int_equal(map(1, at, fd, VGP_PAGE, &(struct part){0, 2 * VGP_PAGE}, 1), at);
+    assert_ptr_equal(wrk_host_pointer(&w, VGP_COPY_HOST, at, VGP_PAGE, true), (void *)(uintptr_t)at);
+    assert_int_equal(vgb_msg_send(broker, &gone, NULL, 0, 0), 0);
+    assert_int_equal(vgb_msg_send(broker, &grant, NULL, 0, 0), 0);
+    assert_true(wrk_quota_take(&w, VGP_PAGE));
+    assert_int_equal(vgb_msg_recv(broker, &a, NULL, &none, MSG_DONTWAIT), 1);
+    assert_int_equal(a.type, VGB_M_RESERVE);
+    assert_int_equal(vgb_msg_recv(broker, &a, NULL, &none, MSG_DONTWAIT), 1);
+    assert_int_equal(a.type, VGB_M_UNMAPPED);
+    assert_null(wrk_host_pointer(&w, VGP_COPY_HOST, at, VGP_PAGE, true));
+    assert_false(can_read(at));
+    assert_false(is_free(at));
+    assert_int_not_equal((uintptr_t)wrk_layout_private(VGP_PAGE), at);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_look_ups_do_not_grow),
         cmocka_unit_test(test_unregister_errors),
         cmocka_unit_test(test_settle),
+        cmocka_unit_test(test_unmapped_in_wait),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
