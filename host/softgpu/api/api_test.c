@@ -535,6 +535,7 @@ int main(int argc, char **argv)
     failed += _cmocka_run_group_tests("textures", tex_tests, n_tex_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("thread", thread_tests, n_thread_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("watch", watch_tests, n_watch_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("graphs", graph_tests, n_graph_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("graph nodes", gnode_tests, n_gnode_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("graph branches", gbranch_tests, n_gbranch_tests, NULL, NULL);

@@ -255,6 +255,8 @@ static void complete(struct sg_stream *s, uint64_t seq)
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->completed, seq);
     pthread_cond_broadcast(&s->done);
+    if (s->watches) /* of an operation that another thread has run */
+        pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -301,22 +303,26 @@ static void *stream_main(void *arg)
     struct sg_stream *s = arg;
 
     for (;;) {
+        struct sg_watch *due;
         struct sg_op *op;
 
         pthread_mutex_lock(&s->lock);
-        while (!s->head && !s->dying)
+        while (!s->head && !sg_watch_due(s) && (!s->dying || s->watches))
             pthread_cond_wait(&s->work, &s->lock);
+        due = sg_watches_take(s);
         op = s->head;
         if (op) {
             s->head = op->next;
             if (!s->head)
                 s->tail = NULL;
         }
-        s->ended = !op;
+        s->ended = !op && !due;
         pthread_mutex_unlock(&s->lock);
-        if (!op)
+        if (!op && !due)
             break;
-        op_execute(op, s);
+        sg_watches_run(due);
+        if (op)
+            op_execute(op, s);
     }
     if (!s->bare)
         unlink_stream(s);

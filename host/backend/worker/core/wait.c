@@ -37,6 +37,7 @@ static struct wrk_wait *new_wait(struct wrk_worker *w)
         memset(wait, 0, sizeof(*wait));
     if (!wait)
         return NULL;
+    wait->w = w;
     wait->ctx = w->current == (CUcontext)-1 ? NULL : w->current;
     wait->uses[0] = wait->ctx;
     wait->uses[1] = wait->ctx ? wrk_base_context(wait->ctx) : NULL;
@@ -344,6 +345,20 @@ void wrk_wait_start_internal(struct wrk_worker *w, struct wrk_wait *wait)
 
 /* ---- waiter threads ---- */
 
+/* Waits for what is left and completes the wait. */
+static void wait_out(struct wrk_worker *w, struct wrk_wait *wait)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    if (wait->ctx || wait->blocking) /* this thread's current context may have ended */
+        r = wrk_provider.cuCtxSetCurrent(wait->ctx);
+    while (r == CUDA_SUCCESS && wait->done < wait->nevents)
+        r = wrk_await_event(&wrk_provider, wait->events[wait->done++]).result;
+    if (r == CUDA_SUCCESS && wait->borrowed)
+        r = wrk_await_event(&wrk_provider, wait->borrowed).result;
+    wait_complete(w, wait, r);
+}
+
 static void *waiter(void *arg)
 {
     struct wrk_worker *w = arg;
@@ -361,16 +376,7 @@ static void *waiter(void *arg)
         if (!ws->queue)
             ws->queue_tail = &ws->queue;
         pthread_mutex_unlock(&ws->lock);
-
-        CUresult r = CUDA_SUCCESS;
-
-        if (wait->ctx || wait->blocking) /* this thread's current context may have ended */
-            r = wrk_provider.cuCtxSetCurrent(wait->ctx);
-        while (r == CUDA_SUCCESS && wait->done < wait->nevents)
-            r = wrk_await_event(&wrk_provider, wait->events[wait->done++]).result;
-        if (r == CUDA_SUCCESS && wait->borrowed)
-            r = wrk_await_event(&wrk_provider, wait->borrowed).result;
-        wait_complete(w, wait, r);
+        wait_out(w, wait);
         pthread_mutex_lock(&ws->lock);
     }
     return NULL;
@@ -395,11 +401,36 @@ void wrk_waits_prepare(struct wrk_worker *w)
     pthread_mutex_unlock(&w->waits.lock);
 }
 
+/* On a thread of the provider, when the event that is left is complete. */
+static void wait_told(void *arg)
+{
+    struct wrk_wait *wait = arg;
+
+    wait_out(wait->w, wait);
+    wrk_provider.cuCtxSetCurrent(NULL);
+}
+
+/*
+ * A waiter would sleep until the provider's thread wakes it, and only wake the client then: where
+ * no processor is free each of these steps can cost a time slice. So the provider's thread does it.
+ * True: it does, or has done so.
+ */
+static bool leave_to_provider(struct wrk_wait *wait)
+{
+    unsigned left = wait->nevents - wait->done + (wait->borrowed != NULL);
+    CUevent event = wait->done < wait->nevents ? wait->events[wait->done] : wait->borrowed;
+
+    return wrk_provider.sg_event_when && left == 1 && !wait->blocking && !wait->finish &&
+           wrk_provider.sg_event_when(event, wait_told, wait);
+}
+
 static void hand_over(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
     unsigned queued = 0;
 
+    if (leave_to_provider(wait))
+        return;
     pthread_mutex_lock(&ws->lock);
     wait->next = NULL;
     *ws->queue_tail = wait;

@@ -26,6 +26,7 @@ typedef CUresult (*wrk_wait_finish)(struct wrk_worker *w, struct wrk_wait *wait,
 
 struct wrk_wait {
     VGB_OWNED struct wrk_wait *next;
+    VGB_LENT struct wrk_worker *w;
     CUcontext ctx;
     uint64_t started_ns;
     uint32_t slot, seq;

@@ -94,7 +94,7 @@ static bool any_captured(struct wrk_call *c)
 static CUresult finish_context(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
-    return wait->blocking && r == CUDA_SUCCESS ? wrk_wait_context_whole(wait) : r;
+    return r == CUDA_SUCCESS ? wrk_wait_context_whole(wait) : r;
 }
 
 CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a)
@@ -106,8 +106,9 @@ CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpC
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (any_captured(c)) /* does not block, but returns the error and invalidates the capture */
         return wrk_wait_fail(c, wait, wrk_await_context(&wrk_provider).result);
-    wait->finish = finish_context;
     CUresult r = wrk_wait_add_context(c, wait);
+    if (wait->blocking)
+        wait->finish = finish_context;
     if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
         r = wrk_await_context(&wrk_provider).result; /* all idle: does not block, as above */
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);

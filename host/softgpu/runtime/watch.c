@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Functions to be called when an operation of a stream is complete. The stream's own thread calls
+ * them: whoever waits for the operation through one needs no thread of its own, which would have to
+ * be woken between the completion and the reaction to it.
+ */
+#include <stdlib.h>
+
+#include "runtime/event.h"
+#include "runtime/runtime.h"
+
+struct sg_watch {
+    SG_OWNED struct sg_watch *next;
+    uint64_t seq;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg), void *arg)
+{
+    struct sg_watch *w = malloc(sizeof(*w));
+    bool ok;
+
+    if (!w)
+        return false;
+    *w = (struct sg_watch){.seq = seq, .fn = fn, .arg = arg};
+    pthread_mutex_lock(&s->lock);
+    ok = s->thread && !s->ended && atomic_load(&s->completed) < seq;
+    if (ok) {
+        w->next = s->watches;
+        s->watches = w;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!ok)
+        free(w);
+    return ok;
+}
+
+bool sg_watch_due(const struct sg_stream *s)
+{
+    for (const struct sg_watch *w = s->watches; w; w = w->next) {
+        if (w->seq <= atomic_load(&s->completed))
+            return true;
+    }
+    return false;
+}
+
+struct sg_watch *sg_watches_take(struct sg_stream *s)
+{
+    struct sg_watch **at = &s->watches, *due = NULL;
+
+    while (*at) {
+        struct sg_watch *w = *at;
+
+        if (w->seq > atomic_load(&s->completed)) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        w->next = due;
+        due = w;
+    }
+    return due;
+}
+
+void sg_watches_run(struct sg_watch *due)
+{
+    while (due) {
+        struct sg_watch *w = due;
+
+        due = w->next;
+        w->fn(w->arg);
+        free(w);
+    }
+}
+
+bool sg_event_when(CUevent event, void (*fn)(void *arg), void *arg)
+{
+    SG_AUTO struct sg_event *e = NULL;
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    return sg_event_get(event, &e) == CUDA_SUCCESS && !sg_event_elsewhere(e, &seq) &&
+           sg_event_state(e, &s, &seq) && sg_stream_when(s, seq, fn, arg);
+}
