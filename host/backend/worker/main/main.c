@@ -19,6 +19,7 @@
 #include <linux/types.h>
 
 #include "place.h"
+#include "slice.h"
 #include "vgb_version.h"
 #include "vgp_worker.h"
 #include "vgpu_device.h"
@@ -258,6 +259,7 @@ static int main_serve(struct wrk_worker *w, struct options *o)
     char err[400];
 
     be_first_to_go();
+    wrk_slice_short();
     wrk_place_init();
     w->sock = o->fd;
     w->minor = o->minor;
