@@ -17,7 +17,7 @@ static bool is_socket(const char *path)
     return !lstat(path, &st) && S_ISSOCK(st.st_mode);
 }
 
-int brk_listen_unix(const char *path, int type)
+int brk_listen_unix(const char *path, int type, mode_t mode)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd, probe;
@@ -41,7 +41,8 @@ int brk_listen_unix(const char *path, int type)
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    mode_t old = umask(0177); /* owner only; access for other users is the owner's decision */
+    /* From the start, by no chmod(2) of a path that may be another file by then. */
+    mode_t old = umask(~mode & 0777);
     int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
     umask(old);
     if (r) {

@@ -54,7 +54,7 @@ static struct brk_source listening(struct sockaddr_un *a, char *dir)
 
     assert_non_null(mkdtemp(dir));
     snprintf(a->sun_path, sizeof(a->sun_path), "%s/s", dir);
-    s.fd = brk_listen_unix(a->sun_path, SOCK_STREAM);
+    s.fd = brk_listen_unix(a->sun_path, SOCK_STREAM, BRK_LISTEN_OWNER);
     assert_true(s.fd >= 0);
     assert_int_equal(brk_loop_init(), 0);
     return s;
@@ -143,7 +143,7 @@ static void test_path_is_kept(void **state)
     assert_int_equal(listen(other, 0), 0);
     waits = connected(&a);
     alarm(30); /* else for ever */
-    assert_int_equal(brk_listen_unix(a.sun_path, SOCK_STREAM), -EADDRINUSE);
+    assert_int_equal(brk_listen_unix(a.sun_path, SOCK_STREAM, BRK_LISTEN_OWNER), -EADDRINUSE);
     alarm(0);
     close(waits);
     close(other);
@@ -167,12 +167,12 @@ static void test_file_is_kept(void **state)
     assert_int_equal(bind(other, (struct sockaddr *)&a, sizeof(a)), 0);
     assert_int_equal(close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
     assert_int_equal(symlink(a.sun_path, link), 0);
-    assert_int_equal(brk_listen_unix(file, SOCK_STREAM), -EADDRINUSE);
-    assert_int_equal(brk_listen_unix(link, SOCK_STREAM), -EADDRINUSE);
+    assert_int_equal(brk_listen_unix(file, SOCK_STREAM, BRK_LISTEN_OWNER), -EADDRINUSE);
+    assert_int_equal(brk_listen_unix(link, SOCK_STREAM, BRK_LISTEN_OWNER), -EADDRINUSE);
     assert_int_equal(lstat(file, &st), 0);
     assert_int_equal(lstat(link, &st), 0);
     close(other);
-    other = brk_listen_unix(a.sun_path, SOCK_STREAM); /* nobody listens there any more */
+    other = brk_listen_unix(a.sun_path, SOCK_STREAM, BRK_LISTEN_OWNER); /* nobody listens there any more */
     assert_true(other >= 0);
     close(other);
     unlink(link);

@@ -9,14 +9,12 @@
 #include "clients.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -180,11 +178,10 @@ static bool start_path(void)
 {
     if (!brk_opt.status)
         return true;
-    path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET);
-    path_status.ready = on_status;
     /* Without a common group, the file mode admits all users; the peer's credentials decide. */
-    if (path_status.fd >= 0 && brk_opt.status_uid != BRK_ANYBODY && chmod(brk_opt.status, 0666))
-        vgb_log(VGB_WARN, "--status-user: %s: %s", brk_opt.status, strerror(errno));
+    path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET,
+                                     brk_opt.status_uid != BRK_ANYBODY ? 0666 : BRK_LISTEN_OWNER);
+    path_status.ready = on_status;
     if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))
         return true;
     vgb_log(VGB_ERROR, "--status %s: %s", brk_opt.status,

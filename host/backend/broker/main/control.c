@@ -209,7 +209,7 @@ int brk_control_start(void)
         peers[i].s.fd = -1;
     if (!brk_opt.control)
         return 0;
-    listener.fd = brk_listen_unix(brk_opt.control, SOCK_SEQPACKET);
+    listener.fd = brk_listen_unix(brk_opt.control, SOCK_SEQPACKET, BRK_LISTEN_OWNER);
     listener.ready = on_accept;
     if (listener.fd < 0 || brk_loop_add(&listener, EPOLLIN)) {
         vgb_log(VGB_ERROR, "--control %s: %s", brk_opt.control,

@@ -361,7 +361,7 @@ static void on_accept(struct brk_source *s, uint32_t events)
 int brk_sock_start(const char *path, int fd)
 {
     if (fd < 0) {
-        fd = brk_listen_unix(path, SOCK_SEQPACKET);
+        fd = brk_listen_unix(path, SOCK_SEQPACKET, BRK_LISTEN_OWNER);
         if (fd < 0) {
             vgb_log(VGB_ERROR, "cannot listen on %s: %s", path, strerror(-fd));
             return BRK_EXIT_ERROR;

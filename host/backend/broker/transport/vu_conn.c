@@ -529,7 +529,7 @@ static void on_mem_lost(void)
 int brk_vu_start(const char *path, int fd, bool connected)
 {
     if (fd < 0) {
-        fd = brk_listen_unix(path, SOCK_STREAM);
+        fd = brk_listen_unix(path, SOCK_STREAM, BRK_LISTEN_OWNER);
         listen_path = path;
     }
     if (fd < 0) {
