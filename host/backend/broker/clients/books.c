@@ -32,8 +32,7 @@ static const char *check_regions(const struct brk_client *c)
         return wrong("regions of a client", n, c->nregions);
     if (calls != c->ncalls)
         return wrong("calls of a client's mapper", calls, c->ncalls);
-    /* An ending client's bytes are released at once, its regions when its worker is reaped. */
-    if (c->pinned != (c->state == BRK_C_ENDING ? 0 : bytes))
+    if (c->pinned != bytes)
         return wrong("pinned bytes of a client", bytes, c->pinned);
     return NULL;
 }

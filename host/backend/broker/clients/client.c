@@ -219,11 +219,11 @@ void brk_client_destroy(struct brk_client *c)
     brk_pace_gone(c);
     if (!gone) {
         /* The program has exited: its shared objects can no longer be opened. Its device memory is
-         * free once the worker is reaped; until then, allocations that need it wait. */
+         * free once the worker is reaped; until then, allocations that need it wait. What it has
+         * pinned stays mapped until then, too (regions.c). */
         brk_share_client_gone(c);
         brk_images_client_gone(c);
-        brk_quota_move(&brk_pins, c->pinned, 0);
-        c->pinned = c->wants = 0;
+        c->wants = 0;
         c->cpu_ns = brk_usage_cpu(c->proc);
         brk_proc_kill(c->proc);
         if (c->stuck)

@@ -90,6 +90,32 @@ static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, con
     return VGPU_S_OK;
 }
 
+/* Bytes that ending clients have pinned: soon free, but mapped until their workers are reaped. Those
+ * of a worker that cannot be ended are not: they count as those of living clients. */
+static uint64_t pins_leaving(void)
+{
+    uint64_t sum = 0;
+
+    for (const struct brk_client *c = brk_client_first(); c; c = c->next)
+        sum += c->state == BRK_C_ENDING && !c->stuck ? c->pinned : 0;
+    return sum;
+}
+
+/* A program that starts when another one has just ended is not refused for its pages; all of them
+ * together have at most as much again as --pin-quota. */
+static bool take_pins(struct brk_client *c, uint64_t bytes)
+{
+    const uint64_t limit = brk_pins.limit, used = brk_pins.used, leaving = pins_leaving();
+
+    if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + bytes)) {
+        if (!leaving || leaving > limit || !vgp_range_ok(used - leaving, bytes, limit))
+            return false;
+        brk_quota_force(&brk_pins, c->pinned, c->pinned + bytes);
+    }
+    c->pinned += bytes;
+    return true;
+}
+
 static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
 {
     struct brk_client_region *r;
@@ -101,7 +127,7 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
     r = calloc(1, sizeof(*r));
     if (!r)
         return VGPU_S_NO_MEMORY;
-    if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
+    if (!take_pins(c, m->length)) {
         free(r);
         vgb_log_limited(
             brk_lines_of(&lines, c->lines), VGB_WARN,
@@ -110,7 +136,6 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
             c->slot, c->label, (unsigned long long)m->length, (unsigned long long)brk_pins.used);
         return VGPU_S_QUOTA;
     }
-    c->pinned += m->length;
     r->id = m->region;
     r->va = m->va;
     r->length = m->length;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients that wait for the device memory of a client that ends. The test provides the workers (linked
+/* Clients that wait for the device memory of a client that ends, and what it has pinned. The test provides the workers (linked
  * with --wrap). */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -228,10 +228,54 @@ static void test_waiting_one_dies(void **state)
     leave(other);
 }
 
+static uint32_t pin(const struct one *w, uint32_t region, uint64_t pages)
+{
+    int fd = memfd_create("memory", MFD_CLOEXEC);
+    struct brk_map_run run = {.fd = fd, .length = pages * VGP_PAGE};
+    struct brk_map m = {
+        .region = region, .va = 0x10000, .length = pages * VGP_PAGE, .runs = &run, .nruns = 1};
+    uint32_t status = brk_client_map(w->c, &m);
+
+    close(fd);
+    return status;
+}
+
+/* Pages stay mapped until the worker is reaped, and count until then. Those of ending clients do not
+ * keep the next program out, but are bounded, and those of a worker that cannot be ended count in full. */
+static void test_pins(void **state)
+{
+    struct one *a = client(), *b = client(), *other = client();
+
+    (void)state;
+    brk_pins.limit = 8 * VGP_PAGE;
+    assert_int_equal(pin(a, 1, 8), VGPU_S_OK);
+    assert_int_equal(pin(b, 1, 1), VGPU_S_QUOTA);
+    brk_client_destroy(a->c);
+    assert_int_equal(brk_pins.used, 8 * VGP_PAGE);
+    even();
+    assert_int_equal(pin(b, 1, 9), VGPU_S_QUOTA);
+    assert_int_equal(pin(b, 1, 8), VGPU_S_OK);
+    assert_int_equal(brk_pins.used, 16 * VGP_PAGE);
+    assert_int_equal(pin(other, 1, 1), VGPU_S_QUOTA);
+    brk_client_destroy(b->c);
+    assert_int_equal(pin(other, 1, 1), VGPU_S_QUOTA); /* and no further ones */
+    even();
+    reaped(a);
+    assert_int_equal(brk_pins.used, 8 * VGP_PAGE);
+    brk_client_stuck(b->c);
+    assert_int_equal(pin(other, 1, 1), VGPU_S_QUOTA);
+    reaped(b);
+    assert_int_equal(pin(other, 1, 8), VGPU_S_OK);
+    even();
+    leave(other);
+    assert_int_equal(brk_pins.used, 0);
+    brk_pins.limit = 0;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies)};
+    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies), T(test_pins)};
 
     if (brk_loop_init())
         return 1;
