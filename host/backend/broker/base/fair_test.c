@@ -400,7 +400,7 @@ static bool stuck_begin(struct stuck *s, const char *path)
     struct uffdio_register r = {.range.len = VGP_PAGE, .mode = UFFDIO_REGISTER_MODE_MISSING};
     struct pollfd p = {.events = POLLIN};
 
-    p.fd = s->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    p.fd = s->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
     if (s->uffd < 0)
         return false;
     assert_int_equal(ioctl(s->uffd, UFFDIO_API, &api), 0);
@@ -412,6 +412,7 @@ static bool stuck_begin(struct stuck *s, const char *path)
     assert_true(s->file >= 0);
     assert_int_equal(pthread_create(&s->thread, NULL, stuck_write, s), 0);
     assert_int_equal(poll(&p, 1, -1), 1); /* it has asked for the page: it has the lock */
+    assert_int_equal(p.revents, POLLIN);
     return true;
 }
 

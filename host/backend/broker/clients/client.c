@@ -63,21 +63,6 @@ static void release_quotas(struct brk_client *c)
     grant_waiting();
 }
 
-/* Zeroes the window slice, so that no data of an earlier client is left. */
-static bool clear_window(const struct brk_client *c)
-{
-    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)c->window_offset,
-                   (off_t)c->window_size))
-        return true;
-    void *p =
-        mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd, (off_t)c->window_offset);
-    if (p == MAP_FAILED)
-        return false;
-    memset(p, 0, c->window_size);
-    munmap(p, c->window_size);
-    return true;
-}
-
 static void close_foreign(int *fd)
 {
     if (*fd >= 0)
@@ -106,10 +91,6 @@ static void retire(struct brk_client *c)
     if (c->wake.fd >= 0)
         brk_loop_del(&c->wake);
     vgb_close(&c->wake.fd);
-    /* A slot of the VM's window memory: clear it and give the memory back. A socket client's window
-     * is its own file, and may still be read there for the reason of its death. */
-    if (c->window_fd >= 0 && c->slice)
-        clear_window(c);
     /* the last close of a socket client's window frees its pages */
     close_foreign(&c->window_fd);
     close_foreign(&c->doorbell); /* in a VM, a descriptor of any kind sent by the front end */
@@ -135,8 +116,18 @@ static void send_start(struct brk_client *c)
     m.limits = c->limits;
     m.flags = (brk_pace_by_turns() ? VGB_START_TURNS : 0) | (brk_opt.image_cache ? VGB_START_IMAGES : 0);
     c->state = BRK_C_STARTING;
+    c->clean = false;
     c->tries++;
     brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
+}
+
+/* The window is clean. */
+static void client_wait(struct brk_client *c)
+{
+    c->state = BRK_C_WAITING;
+    c->proc = brk_pool_take(c);
+    if (c->proc)
+        send_start(c);
 }
 
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status)
@@ -171,7 +162,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     *clients_tail = c;
     clients_tail = &c->next;
     nclients++;
-    if (c->window_fd < 0 || c->doorbell < 0 || !clear_window(c))
+    if (c->window_fd < 0 || c->doorbell < 0)
         goto fail;
     void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd, (off_t)c->window_offset);
     if (p == MAP_FAILED)
@@ -183,13 +174,14 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
         if (c->wake.fd < 0 || brk_loop_add(&c->wake, EPOLLIN | EPOLLET))
             goto fail;
     }
+    c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
+    c->state = BRK_C_CLEARING;
+    if (c->slice && !brk_window_clear(c))
+        goto fail;
     *status = VGPU_S_OK;
     brk_totals.clients++;
-    c->state = BRK_C_WAITING;
-    c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
-    c->proc = brk_pool_take(c);
-    if (c->proc)
-        send_start(c);
+    if (!c->clearing)
+        client_wait(c);
     return c;
 fail:
     retire(c);
@@ -203,11 +195,36 @@ void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p)
     send_start(c);
 }
 
-static void end(struct brk_client *c)
+static void client_end_now(struct brk_client *c)
 {
     retire(c); /* first: answers sent by ops->ended() promise that this is done */
     c->ops->ended(c);
     free(c);
+}
+
+/* The worker is gone. A slot of the VM's window memory is cleared, which gives the memory back; a
+ * slot that cannot be is cleared for its next client. A socket client's window is its own file, and
+ * may still be read there for the reason of its death. */
+static void client_end(struct brk_client *c)
+{
+    release_quotas(c);
+    if (c->slice && !c->clean && brk_window_clear(c))
+        return;
+    client_end_now(c);
+}
+
+void brk_client_cleared(struct brk_client *c, bool ok)
+{
+    c->clean = ok;
+    if (c->state == BRK_C_ENDING) {
+        client_end_now(c);
+    } else if (ok) {
+        client_wait(c);
+    } else {
+        retire(c);
+        c->ops->created(c, VGPU_S_NO_MEMORY);
+        free(c);
+    }
 }
 
 void brk_client_destroy(struct brk_client *c)
@@ -230,7 +247,12 @@ void brk_client_destroy(struct brk_client *c)
             c->ops->stuck(c);
         return; /* brk_client_worker_gone() goes on */
     }
-    end(c);
+    if (!c->clearing) {
+        client_end(c);
+        return;
+    }
+    if (c->stuck)
+        c->ops->stuck(c); /* brk_client_cleared() goes on */
 }
 
 /* Tells the guest through the window, on which it may sleep and which it reads on waking. */
@@ -264,6 +286,22 @@ void brk_client_stuck(struct brk_client *c)
     grant_waiting(); /* its memory will not be released soon */
 }
 
+/* True while a clearing is in progress whose time is not over. The slot of one that takes longer is
+ * lost until it ends: it must not reach the slot's next client. */
+static bool clearing_expire(struct brk_client *c, uint64_t now_ns)
+{
+    if (!c->clearing || c->stuck)
+        return false;
+    if (c->state == BRK_C_CLEARING ? now_ns <= c->patience_ns
+                                   : now_ns - c->ending_ns <= VGB_MS_TO_NS(VGB_REAP_MS))
+        return true;
+    vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_ERROR,
+                    "client %u (%s) keeps its slot: the file of the windows does not let it be cleared",
+                    c->slot, c->label);
+    brk_client_stuck(c);
+    return false;
+}
+
 bool brk_client_expire(uint64_t now_ns)
 {
     struct brk_client *next;
@@ -275,6 +313,7 @@ bool brk_client_expire(uint64_t now_ns)
             client_reserve(c, c->wants, c->wants);
             wait |= c->wants != 0;
         }
+        wait |= clearing_expire(c, now_ns);
         if (c->state != BRK_C_WAITING)
             continue;
         if (now_ns <= c->patience_ns) {
@@ -296,7 +335,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
 
     c->proc = NULL;
     if (was == BRK_C_ENDING) {
-        end(c);
+        client_end(c);
         return;
     }
     brk_totals.workers_lost++;
@@ -308,11 +347,8 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
     }
     /* It had not begun to serve the client: try another worker, unless it reported a reason. */
     if (was == BRK_C_STARTING && !said && c->tries < TRIES_MAX && vgb_now_ns() < c->patience_ns &&
-        clear_window(c)) {
-        c->state = BRK_C_WAITING;
-        c->proc = brk_pool_take(c);
-        if (c->proc)
-            send_start(c);
+        brk_window_clear(c)) {
+        c->state = BRK_C_CLEARING;
         return;
     }
     if (was == BRK_C_STARTING) {

@@ -8,6 +8,7 @@
 /* ---- client.c ---- */
 
 enum brk_client_state {
+    BRK_C_CLEARING, /* its window is being cleared: no worker yet */
     BRK_C_WAITING,  /* for a worker of the pool */
     BRK_C_STARTING, /* START was sent */
     BRK_C_SERVING,
@@ -23,8 +24,8 @@ struct brk_client_ops {
     void (*unmapped)(struct brk_client *c, uint32_t region, uint32_t status);
     void (*wake)(struct brk_client *c);
     void (*dead)(struct brk_client *c, uint32_t reason);
-    /* The killed worker did not exit in time. Pending requests are answered; at most `ended`
-     * follows. */
+    /* The killed worker did not exit in time, or the window is not cleared in time. Pending
+     * requests are answered; at most `ended` follows. */
     void (*stuck)(struct brk_client *c);
     void (*ended)(struct brk_client *c); /* the worker is reaped; the client is freed after this */
 };
@@ -92,7 +93,8 @@ struct brk_client {
     enum brk_client_state state;
     /* the guest driver has no PING and takes silence for loss of the device */
     bool impatient;
-    bool stuck;           /* the worker was killed and has not exited */
+    /* the worker was killed and has not exited, or the window's file keeps its clearing waiting */
+    bool stuck;
     unsigned tries;       /* workers started for this client */
     uint64_t patience_ns; /* deadline for a serving worker; the client is refused after it */
     uint64_t ending_ns;   /* time of brk_client_destroy() */
@@ -102,6 +104,8 @@ struct brk_client {
     uint64_t window_offset, window_size;
     /* the window is a slice of a file with other clients' windows */
     bool slice;
+    bool clean;                       /* no worker had the window since it was cleared */
+    bool clearing;                    /* by a thread, which uses window_fd */
     struct vgp_window_shared *shared; /* mapped header page */
     struct brk_client_region *regions;
     unsigned nregions;
@@ -151,7 +155,7 @@ struct brk_client_setup {
     unsigned slot;
     int lines;         /* key of its log budget, brk_lines_of() */
     const char *label; /* at most VGPU_LABEL_LEN bytes, not necessarily terminated */
-    int window_fd;     /* duplicated */
+    int window_fd;     /* duplicated; of zeros unless `events` */
     uint64_t window_offset, window_size;
     int doorbell;       /* duplicated */
     bool events;        /* slot of a VM: woken through ops->wake instead of a futex */
@@ -163,6 +167,14 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
 /* Ends the client. ops->ended follows when the worker is gone, possibly before this returns. */
 void brk_client_destroy(struct brk_client *c);
 void brk_client_new_doorbell(struct brk_client *c, int fd);
+
+/* ---- window.c ---- */
+
+/* Begins to zero the window, so that nothing of an earlier client is left, and to give its memory
+ * back. True: brk_client_cleared() follows, from the loop. */
+bool brk_window_clear(struct brk_client *c);
+/* For window.c. */
+void brk_client_cleared(struct brk_client *c, bool ok);
 
 /* ---- regions.c ---- */
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
@@ -282,6 +283,30 @@ static const struct brk_client_ops ops = {
 
 /* ---- requests ---- */
 
+static bool is_same_file(int a, int b)
+{
+    struct stat as, bs;
+
+    return fstat(a, &as) || fstat(b, &bs) || (as.st_dev == bs.st_dev && as.st_ino == bs.st_ino);
+}
+
+/*
+ * True if a client of another slot has some of these bytes: the front end may place the windows anew,
+ * and set another size of them beside clients whose workers cannot be ended. When such a client ends,
+ * its slice is cleared.
+ */
+static bool slice_taken(const struct brk_client_setup *n)
+{
+    for (unsigned i = 0; i < BRK_VU_CLIENTS_MAX; i++) {
+        const struct brk_client *c = brk_vu_dev.slot[i].client;
+
+        if (c && c->window_fd >= 0 && n->window_offset < c->window_offset + c->window_size &&
+            c->window_offset < n->window_offset + n->window_size && is_same_file(c->window_fd, n->window_fd))
+            return true;
+    }
+    return false;
+}
+
 static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_vu_chain *c)
 {
     struct brk_vu_slot *s = &brk_vu_dev.slot[q->hdr.client];
@@ -312,6 +337,10 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
                         : brk_vu_shmem_size() ? "the front end has not mapped the windows"
                                               : "the windows are not in the memory table");
         respond_status(c, VGPU_S_INVALID);
+        return;
+    }
+    if (slice_taken(&setup)) {
+        respond_status(c, VGPU_S_BUSY);
         return;
     }
     if (!keep(s, c, VGPU_CMD_CLIENT_CREATE, 0)) {

@@ -18,13 +18,17 @@
 #define WINDOWS_LINK "/memfd:vgpu-windows (deleted)"
 #define WINDOWS_SEALS (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 
-/* Not identified by size: the guest's RAM may be a file of the same size, even on a disk. */
+/*
+ * Not identified by size: the guest's RAM may be a file of the same size, even on a disk. Never in huge
+ * pages: QEMU can take those out of the file again, and where the pool has no other the broker's next
+ * access to a window is a SIGBUS.
+ */
 static bool is_windows(int fd, const struct stat *st)
 {
     int seals = fcntl(fd, F_GET_SEALS);
 
     return !st->st_nlink && seals >= 0 && (seals & WINDOWS_SEALS) == WINDOWS_SEALS &&
-           brk_is_named(fd, WINDOWS_LINK);
+           vgb_fd_page_size(fd) == VGP_PAGE && brk_is_named(fd, WINDOWS_LINK);
 }
 
 /*

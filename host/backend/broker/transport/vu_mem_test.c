@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "transport/vu.h"
+#include "vgb_fd.h"
 
 #define SIZE 0x10000u
 
@@ -28,6 +29,15 @@ int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct sta
     assert_true(flags & AT_STATX_DONT_SYNC);
     *st = (struct statx){.stx_dev_major = major_of_disk};
     return 0;
+}
+
+static uint32_t page_size;
+uint32_t __wrap_vgb_fd_page_size(int fd);
+
+uint32_t __wrap_vgb_fd_page_size(int fd)
+{
+    (void)fd;
+    return page_size;
 }
 
 static uint64_t uva;
@@ -76,9 +86,31 @@ static void test_file(void **state)
     close(fd);
 }
 
+/* QEMU takes a huge page out of the file again, and the pool has no other: a SIGBUS of who looks into a
+ * window. Memory in huge pages is the guest's, never the windows. */
+static void test_windows_in_huge_pages(void **state)
+{
+    static struct brk_vu_mem mem;
+    struct brk_vu_payload_mem p = {.nregions = 1, .regions[0] = {.size = SIZE}};
+    int fd = memfd_create("vgpu-windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    (void)state;
+    assert_int_equal(ftruncate(fd, SIZE), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), 0);
+    for (page_size = VGP_PAGE; page_size <= 2u << 20; page_size *= 512) {
+        int copy = dup(fd);
+
+        assert_null(brk_vu_mem_set(&mem, &p, &copy));
+        assert_int_equal(brk_vu_mem_windows(&mem) != NULL, page_size == VGP_PAGE);
+        brk_vu_mem_clear(&mem);
+    }
+    close(fd);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_file)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_file),
+                                       cmocka_unit_test(test_windows_in_huge_pages)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
