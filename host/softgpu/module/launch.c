@@ -228,10 +228,14 @@ static CUresult gather(const struct sg_launch_request *q, const struct sg_func *
             else
                 return CUDA_ERROR_INVALID_VALUE;
         }
-        if (!size || (*size && !buffer) || *size > f->info.param_bytes)
-            return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                           "launch of %s: parameter buffer of %zu bytes, %u declared", f->info.name,
-                           size ? *size : 0, f->info.param_bytes);
+        if (!size || (*size && !buffer))
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: no parameter buffer", f->info.name);
+        /* The end of the last parameter, without padding (NVIDIA's driver: "too many resources
+           requested for launch" for any other size). */
+        if (*size != f->info.param_bytes)
+            return sg_fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+                           "launch of %s: parameter buffer of %zu bytes, %u declared", f->info.name, *size,
+                           f->info.param_bytes);
         if (*size)
             memcpy(out, buffer, *size);
         return CUDA_SUCCESS;

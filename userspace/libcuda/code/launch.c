@@ -80,8 +80,11 @@ CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
     return CUDA_SUCCESS;
 }
 
-/* The buffer that `extra` names. */
-static CUresult parse_extra(void **extra, const void **data, uint32_t *size)
+/*
+ * The buffer that `extra` names. Its size is that of the parameters up to the end of the last one,
+ * without padding: NVIDIA's driver reports "too many resources requested for launch" for any other.
+ */
+static CUresult parse_extra(const struct vcu_func *f, void **extra, const void **data, uint32_t *size)
 {
     const void *buffer = NULL;
     const size_t *length = NULL;
@@ -94,8 +97,10 @@ static CUresult parse_extra(void **extra, const void **data, uint32_t *size)
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (length == NULL || *length > VCU_MAX_PARAM_BYTES || (*length != 0 && buffer == NULL))
+    if (length == NULL || (*length != 0 && buffer == NULL))
         return CUDA_ERROR_INVALID_VALUE;
+    if (*length != f->param_bytes || *length > VCU_MAX_PARAM_BYTES)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     *data = buffer;
     *size = (uint32_t)*length;
     return CUDA_SUCCESS;
@@ -109,7 +114,7 @@ CUresult vcu_launch_pack(const struct vcu_func *f, void **params, void **extra, 
     if (params != NULL && extra != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (extra != NULL)
-        return parse_extra(extra, data, size);
+        return parse_extra(f, extra, data, size);
     if (f->param_count == 0)
         return CUDA_SUCCESS;
     if (params == NULL || f->param_bytes > VCU_MAX_PARAM_BYTES)

@@ -139,6 +139,7 @@ static void test_extra(void **state)
     struct vcu_func *f = make_func();
     uint8_t packed[100], buffer[8];
     size_t n = sizeof(packed), huge = VCU_MAX_PARAM_BYTES + 1, most = VCU_MAX_PARAM_BYTES;
+    size_t padded = sizeof(packed) + 4, cut = sizeof(packed) - 1;
     void *good[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
                     CU_LAUNCH_PARAM_END};
     void *no_size[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_END};
@@ -149,6 +150,7 @@ static void test_extra(void **state)
     uint32_t size;
 
     (void)state;
+    f->param_bytes = sizeof(packed);
     assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_SUCCESS);
     assert_ptr_equal(data, packed);
     assert_int_equal(size, 100);
@@ -156,10 +158,19 @@ static void test_extra(void **state)
     assert_int_equal(vcu_launch_pack(f, NULL, no_size, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vcu_launch_pack(f, NULL, no_buffer, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(vcu_launch_pack(f, NULL, unknown, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    good[3] = &padded;
+    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size),
+                     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    good[3] = &cut;
+    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size),
+                     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     good[3] = &most;
+    f->param_bytes = (uint32_t)most;
     assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_SUCCESS);
     good[3] = &huge;
-    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    f->param_bytes = (uint32_t)huge;
+    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size),
+                     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     free(f);
 }
 

@@ -359,8 +359,8 @@ static void test_launch_forms(void **state)
     IS(cuLaunchCooperativeKernel(f, 1u << 30, 1, 1, 64, 1, 1, 0, NULL, args), COOPERATIVE_LAUNCH_TOO_LARGE);
     IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, extra), INVALID_VALUE);
     IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL), INVALID_VALUE);
-    size = 17;
-    IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, extra), INVALID_VALUE);
+    for (size = 15; size <= 17; size += 2)
+        IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, extra), LAUNCH_OUT_OF_RESOURCES);
     attrs[1] =
         (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
     IS(cuLaunchKernelEx(&cfg, f, args, NULL), INVALID_CLUSTER_SIZE);

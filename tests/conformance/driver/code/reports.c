@@ -198,6 +198,51 @@ CASE(report_library_contexts, CF_CTX)
         RC("unloaded", cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_HANDLE);
 }
 
+/*
+ * The size of a packed buffer is that of the parameters up to the end of the last one: `sizeof` of a
+ * struct with padding behind its last member is refused, and so is a shorter buffer, with an error
+ * of resources (LLVM's offload runtime, ILGPU).
+ */
+CASE(report_packed_parameters, CF_CTX)
+{
+    struct {
+        CUdeviceptr p;
+        unsigned n, v, padding[2];
+    } packed = {0, 8, 3, {0}};
+    size_t size = 16;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    CUfunction f = cf_func("k_fill");
+    CUDA_KERNEL_NODE_PARAMS params = {.func = f,
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 8,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .extra = extra};
+    CUgraphNode node = NULL;
+    CUgraph g = NULL;
+
+    NEED(cuMemAlloc(&packed.p, 64));
+    NEED(cuGraphCreate(&g, 0));
+    OK("exact", cuLaunchKernel(f, 1, 1, 1, 8, 1, 1, 0, NULL, NULL, extra));
+    cf_true("right", cf_filled(packed.p, 8, 3));
+    size = sizeof(packed);
+    RC("padded", cuLaunchKernel(f, 1, 1, 1, 8, 1, 1, 0, NULL, NULL, extra),
+       CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    size = 12;
+    RC("short", cuLaunchKernel(f, 1, 1, 1, 8, 1, 1, 0, NULL, NULL, extra),
+       CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    if (!cf_real()) /* not in the reports */
+        RC("node", cuGraphAddKernelNode(&node, g, NULL, 0, &params), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    size = 16;
+    OK("node_exact", cuGraphAddKernelNode(&node, g, NULL, 0, &params));
+    OK("sync", cuCtxSynchronize());
+    NEED(cuGraphDestroy(g));
+    NEED(cuMemFree(packed.p));
+}
+
 /* A refused launch is reported by its own call and no later call. */
 CASE(report_refused_launch, CF_CTX)
 {
