@@ -129,6 +129,46 @@ static void test_stars(void)
     STAR_REAL("%*f|", 14, 3.14159);
 }
 
+/* The result: the number of arguments read, those of stars included; at most 32 are read. */
+static void test_count(void)
+{
+    static const struct {
+        const char *what, *format;
+        int repeat;
+        uint32_t count;
+        size_t length; /* of the output */
+    } rows[] = {{"no argument", "a%%|", 1, 0, 3},
+                {"two arguments", "%d%x|", 1, 2, 3},
+                {"a star", "%*d|", 1, 2, 2},
+                {"a star as precision", "%.*d|", 1, 2, 1},
+                {"32 arguments", "%d", 32, 32, 32},
+                {"33 arguments", "%d", 33, 32, 34},
+                {"what follows the 32nd", "%d.", 34, 32, 70}};
+    static char text[8192];
+    struct sg_fault f;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t n =
+            (size_t)snprintf(text, sizeof(text), "%s",
+                             HEAD ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+                                  ".global .align 4 .b8 words[512];\n.global .align 1 .b8 fmt[] = {");
+        int r;
+
+        for (int k = 0; k < rows[i].repeat; k++)
+            for (const char *p = rows[i].format; *p; p++)
+                n += (size_t)snprintf(text + n, sizeof(text) - n, "%d,", *p);
+        snprintf(text + n, sizeof(text) - n, "%s",
+                 "0};\n.visible .entry t(.param .u64 p0)\n{\n.reg .b32 %r1;\n.reg .b64 %rd<3>;\n"
+                 "ld.param.u64 %rd0, [p0];\nmov.u64 %rd1, fmt;\nmov.u64 %rd2, words;\n"
+                 "{ .param .b64 q0; .param .b64 q1; .param .b32 q2;\nst.param.b64 [q0], %rd1;\n"
+                 "st.param.b64 [q1], %rd2;\ncall.uni (q2), vprintf, (q0, q1);\nld.param.b32 %r1, [q2];\n}\n"
+                 "st.global.u32 [%rd0], %r1;\nret;\n}\n");
+        r = go(text, 1, 1, &f);
+        t_result(rows[i].what, !r && mem[0] == rows[i].count && strlen(t_output) == rows[i].length,
+                 "result %d %s: %u arguments, '%s'", r, f.message, mem[0], t_output);
+    }
+}
+
 int main(int argc, char **argv)
 {
     t_variant(argc, argv);
@@ -137,5 +177,6 @@ int main(int argc, char **argv)
     test_longs();
     test_reals();
     test_stars();
+    test_count();
     return t_end("softgpu formats");
 }

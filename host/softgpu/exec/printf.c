@@ -11,6 +11,7 @@
 
 #define MAX_FORMAT 4096 /* characters of a format or of a %s string */
 #define MAX_OUTPUT 16384
+#define MAX_ARGS 32 /* further conversions are output as they stand (CUDA C++ Programming Guide) */
 #define MAX_SPEC 64
 #define MAX_DIGITS 4 /* digits of a width or precision: output beyond MAX_FORMAT is not visible */
 
@@ -52,6 +53,7 @@ struct args {
     const struct sg_insn *in;
     uint32_t lane;
     uint64_t at;
+    int count; /* arguments read so far */
 };
 
 static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
@@ -61,6 +63,7 @@ static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
     if (!sg_lane_read(a->w, a->in, a->lane, SG_SP_GENERIC, a->at, v, size))
         return false;
     a->at += size;
+    a->count++;
     return true;
 }
 
@@ -199,10 +202,9 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
 static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t fmt,
                        uint64_t argp, struct out *o)
 {
-    struct args a = {w, in, lane, argp};
+    struct args a = {w, in, lane, argp, 0};
     char format[MAX_FORMAT], spec[MAX_SPEC + 16];
     const char *p = format;
-    int count = 0;
 
     o->len = 0;
     if (!fmt)
@@ -224,12 +226,15 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
             p += 2;
             continue;
         }
+        if (a.count >= MAX_ARGS) {
+            put(o, p++, 1);
+            continue;
+        }
         p = parse_spec(&a, p, spec, &wide, &ok);
         if (!ok || !convert(&a, o, spec, wide))
             return -2;
-        count++;
     }
-    return count;
+    return a.count;
 }
 
 static inline uint64_t value64(struct sg_warp *w, uint32_t op, uint32_t lane)
