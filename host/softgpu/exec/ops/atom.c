@@ -223,6 +223,16 @@ static inline u32 add_bf16(u32 a, u32 b)
     return sg_f32_to_bf16(sg_bf16_to_f32((u16)a) + sg_bf16_to_f32((u16)b), 0);
 }
 
+/* Minimum or maximum of two halves: of a NaN and a number the number, and -0.0 is below +0.0. */
+static inline u32 extreme(u32 a, u32 b, bool bf, bool max)
+{
+    const f32 x = bf ? sg_bf16_to_f32((u16)a) : sg_f16_to_f32((u16)a);
+    const f32 y = bf ? sg_bf16_to_f32((u16)b) : sg_f16_to_f32((u16)b);
+    const bool second = x == y ? !(b & 0x8000u) == max : x != x || (max ? y > x : y < x);
+
+    return x != x && y != y ? 0x7fffu : (second ? b : a) & 0xffffu;
+}
+
 FETCH(add_b32, u32, __atomic_fetch_add, +)
 FETCH(add_b64, u64, __atomic_fetch_add, +)
 FETCH(and_b32, u32, __atomic_fetch_and, &)
@@ -250,6 +260,11 @@ ATOM(add_f32, u32, add_f32(old, b))
 ATOM(add_f64, u64, add_f64(old, b))
 ATOM(add_f16x2, u32, add_f16(old, b) | add_f16(old >> 16, b >> 16) << 16)
 ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
+#define EXTREME2(bf, max) extreme(old, b, bf, max) | extreme(old >> 16, b >> 16, bf, max) << 16
+ATOM(min_f16x2, u32, EXTREME2(false, false))
+ATOM(max_f16x2, u32, EXTREME2(false, true))
+ATOM(min_bf16x2, u32, EXTREME2(true, false))
+ATOM(max_bf16x2, u32, EXTREME2(true, true))
 
 /* 16-bit values: memory is narrower than the register */
 #define ATOM16(id, e) \
@@ -272,6 +287,10 @@ ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
     }
 ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
+ATOM16(min_f16, extreme(old, b, false, false))
+ATOM16(max_f16, extreme(old, b, false, true))
+ATOM16(min_bf16, extreme(old, b, true, false))
+ATOM16(max_bf16, extreme(old, b, true, true))
 
 /*
  * Barrier objects of 64 bits: pending arrivals in bits 0-19, arrivals per phase in bits 20-39,
@@ -390,6 +409,14 @@ const struct sg_opdef sg_ops_atom[] = {
     ROWE(atom_add_bf16x2, "atom.add.bf16x2", OUT(u32), ADR, IN(u32)),
     ROWE(atom_add_f16, "atom.add.f16", OUT(u32), ADR, IN(u32)),
     ROWE(atom_add_bf16, "atom.add.bf16", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_min_f16, "atom.min.f16", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_max_f16, "atom.max.f16", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_min_bf16, "atom.min.bf16", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_max_bf16, "atom.max.bf16", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_min_f16x2, "atom.min.f16x2", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_max_f16x2, "atom.max.f16x2", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_min_bf16x2, "atom.min.bf16x2", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_max_bf16x2, "atom.max.bf16x2", OUT(u32), ADR, IN(u32)),
     ROWR(atom_cas_b128, "atom.cas.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
     ROWR(atom_exch_b128, "atom.exch.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
     ROWE(mbar_init, "mbar.init", NO, ADR, IN(u32)),

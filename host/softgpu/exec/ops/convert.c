@@ -273,6 +273,10 @@ PACK(u8, 8, 0, 255)
 PACK(s8, 8, -128, 127)
 PACK(u16, 16, 0, 65535)
 PACK(s16, 16, -32768, 32767)
+PACK(u4, 4, 0, 15)
+PACK(s4, 4, -8, 7)
+PACK(u2, 2, 0, 3)
+PACK(s2, 2, -2, 1)
 
 const struct sg_opdef sg_ops_cvt[] = {
     SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64", OUT(u32), IN(u64)),
@@ -286,6 +290,10 @@ const struct sg_opdef sg_ops_cvt[] = {
     ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2", OUT(u32), IN(u32)),
     ROW(pack_u8, "cvt.pack.u8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_s8, "cvt.pack.s8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_u4, "cvt.pack.u4.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_s4, "cvt.pack.s4.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_u2, "cvt.pack.u2.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_s2, "cvt.pack.s2.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_u16, "cvt.pack.u16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
     ROW(pack_s16, "cvt.pack.s16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
     {0},

@@ -92,6 +92,24 @@ static inline f32 far_to_inf(f32 b)
     return FABS(b) > 0x1p126f ? float32((bits32(b) & 0x80000000u) | 0x7f800000u) : b;
 }
 
+/*
+ * rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 (PTX ISA) read the high word of their operand and write
+ * that of their result; the low words count as zero, and denormals too.
+ */
+static inline f64 gross_in(f64 a)
+{
+    const u64 u = bits64(a);
+
+    return float64(u & (u & 0x7ffull << 52 ? 0xffffffff00000000ull : 1ull << 63));
+}
+
+static inline f64 gross_out(f64 r)
+{
+    const u64 u = bits64(r);
+
+    return r != r ? float64(u & 0xffffffff00000000ull) : gross_in(float64(u + 0x80000000u));
+}
+
 /* to an integer with a clamp; NaN gives 0 */
 static inline s32 to_s32(f32 x)
 {
@@ -117,6 +135,8 @@ static inline u32 to_u32(f32 x)
     X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a) \
     X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a) \
     X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a) \
+    X(rcp_gross, "rcp.approx.f64", f64, f64, gross_out(1.0 / gross_in(a))) \
+    X(rsqrt_gross, "rsqrt.approx.f64", f64, f64, gross_out(1.0 / __builtin_sqrt(gross_in(a)))) \
     X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a)) \
     X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a)) \
     X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a)) \

@@ -93,6 +93,17 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
     return b != b ? (nan ? b : a) : r;
 }
 
+/* r, which has no sign, with the product of the signs of a and b */
+static inline f32 hxorsign(f32 r, f32 a, f32 b)
+{
+    return f32b(b32(r) | ((b32(a) ^ b32(b)) & 0x80000000u));
+}
+
+static inline f32 habs(f32 a)
+{
+    return f32b(b32(a) & 0x7fffffffu);
+}
+
 /* pair: both halves of each register; n: operands */
 #define HALF_BODY(n, bf, pair, e) \
     { \
@@ -149,6 +160,10 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
     X(max, "max.", 2, hmax(a, b, false)) \
     X(min_nan, "min.nan.", 2, hmin(a, b, true)) \
     X(max_nan, "max.nan.", 2, hmax(a, b, true)) \
+    X(min_xs, "min.xorsign.", 2, hxorsign(hmin(habs(a), habs(b), false), a, b)) \
+    X(max_xs, "max.xorsign.", 2, hxorsign(hmax(habs(a), habs(b), false), a, b)) \
+    X(min_nan_xs, "min.nan.xorsign.", 2, hxorsign(hmin(habs(a), habs(b), true), a, b)) \
+    X(max_nan_xs, "max.nan.xorsign.", 2, hxorsign(hmax(habs(a), habs(b), true), a, b)) \
     X(ex2, "ex2.", 1, exp2f(a)) \
     X(tanh, "tanh.", 1, tanhf(a))
 LISTH(HALF)

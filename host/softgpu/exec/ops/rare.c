@@ -152,6 +152,7 @@ static inline u32 prmt_mode(u32 a, u32 b, u32 c, int mode)
     X(mad24lo_u, "mad24.lo.u32", u32, u32, u32, u32, (u32)((u64)U24(a) * U24(b)) + c) \
     X(mad24hi_s, "mad24.hi.s32", u32, u32, u32, u32, (u32)(((s64)S24(a) * S24(b)) >> 16) + c) \
     X(mad24hi_u, "mad24.hi.u32", u32, u32, u32, u32, (u32)(((u64)U24(a) * U24(b)) >> 16) + c) \
+    X(mad24hi_sat, "mad24.hi.sat.s32", u32, u32, u32, s32, CLAMP32((((s64)S24(a) * S24(b)) >> 16) + c)) \
     X(fns_b32, "fns.b32", u32, u32, u32, s32, fns(a, b, c)) \
     X(prmt_f4e, "prmt.f4e", u32, u32, u32, u32, prmt_mode(a, b, c, 0)) \
     X(prmt_b4e, "prmt.b4e", u32, u32, u32, u32, prmt_mode(a, b, c, 1)) \
@@ -335,18 +336,19 @@ HANDLER(unpack_2x8)
 #define MAN32(x) ((x)&0x7fffffu)
 #define EXP64(x) ((x) >> 52 & 2047)
 #define MAN64(x) ((x)&0xfffffffffffffull)
+/* Zeroes are normal numbers (PTX ISA, "testp"). */
 #define LISTC(X) \
     X(fin32, "testp.finite.f32", u32, (EXP32(a) != 255)) \
     X(inf32, "testp.infinite.f32", u32, (EXP32(a) == 255 && !MAN32(a))) \
     X(num32, "testp.number.f32", u32, (EXP32(a) != 255 || !MAN32(a))) \
     X(nan32, "testp.notanumber.f32", u32, (EXP32(a) == 255 && MAN32(a))) \
-    X(nrm32, "testp.normal.f32", u32, (EXP32(a) && EXP32(a) != 255)) \
+    X(nrm32, "testp.normal.f32", u32, (EXP32(a) ? EXP32(a) != 255 : !MAN32(a))) \
     X(sub32, "testp.subnormal.f32", u32, (!EXP32(a) && MAN32(a))) \
     X(fin64, "testp.finite.f64", u64, (EXP64(a) != 2047)) \
     X(inf64, "testp.infinite.f64", u64, (EXP64(a) == 2047 && !MAN64(a))) \
     X(num64, "testp.number.f64", u64, (EXP64(a) != 2047 || !MAN64(a))) \
     X(nan64, "testp.notanumber.f64", u64, (EXP64(a) == 2047 && MAN64(a))) \
-    X(nrm64, "testp.normal.f64", u64, (EXP64(a) && EXP64(a) != 2047)) \
+    X(nrm64, "testp.normal.f64", u64, (EXP64(a) ? EXP64(a) != 2047 : !MAN64(a))) \
     X(sub64, "testp.subnormal.f64", u64, (!EXP64(a) && MAN64(a)))
 /* Tests with one operand; the second is ignored. */
 #define TEST(id, name, TA, e) \

@@ -40,9 +40,9 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
     flags |= sg_mod(d, "sat") ? H_SAT : 0;
     flags |= sg_mod(d, "relu") ? H_RELU : 0;
-    if (sg_mod(d, "xorsign") || sg_mod(d, "abs"))
-        return sg_dec_refuse(d, NULL);
-    snprintf(op, sizeof(op), "%s.%s%s", base, sg_mod(d, "NaN") ? "nan." : "", sg_type_name(t));
+    sg_mod(d, "abs"); /* part of "xorsign" */
+    snprintf(op, sizeof(op), "%s.%s%s%s", base, sg_mod(d, "NaN") ? "nan." : "",
+             sg_mod(d, "xorsign") ? "xorsign." : "", sg_type_name(t));
     a = sg_src(d, 1, t);
     if (d->nops > 2)
         b = sg_src(d, 2, t);
@@ -58,24 +58,70 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     return d->err;
 }
 
+/* An operand of a minimum or maximum of three. */
+static uint32_t third_src(struct sg_dec *d, uint32_t i, enum sg_type t, bool absolute)
+{
+    uint32_t v = sg_src(d, i, t), x;
+
+    if (!absolute)
+        return v;
+    x = sg_temp(d, t);
+    sg_emit(d, "abs.f32", x, v, NONE, NONE);
+    return x;
+}
+
 static int minmax(struct sg_dec *d, enum sg_type t)
 {
-    bool ftz = sg_mod(d, "ftz"), nan = sg_mod(d, "NaN"), x = sg_mod(d, "xorsign");
-    uint32_t a = sg_src(d, 1, t), b = sg_src(d, 2, t), dst = sg_dst(d, 0, t), s;
+    bool ftz = sg_mod(d, "ftz"), nan = sg_mod(d, "NaN"), x = sg_mod(d, "xorsign"), three = d->nops == 4;
+    bool absolute = sg_mod(d, "abs") && three;
+    uint32_t a, b, c = NONE, dst, first, s;
     char op[40];
 
-    sg_mod(d, "abs");
-    if (d->nops == 4)
+    if ((x || three) && t != SG_TY_F32)
         return sg_dec_refuse(d, NULL);
-    if (x && t != SG_TY_F32)
-        return sg_dec_refuse(d, NULL);
+    a = third_src(d, 1, t, absolute);
+    b = third_src(d, 2, t, absolute);
+    if (three)
+        c = third_src(d, 3, t, absolute);
+    dst = sg_dst(d, 0, t);
+    first = three ? sg_temp(d, t) : dst;
     snprintf(op, sizeof(op), "%s.%s%s%s", d->oc.base, nan ? "nan." : "", x ? "xorsign." : "",
              sg_type_name(t));
     s = sg_fp_begin(d, NULL, ftz);
-    sg_emit(d, op, dst, a, b, NONE);
+    sg_emit(d, op, first, a, b, NONE);
+    if (three)
+        sg_emit(d, op, dst, first, c, NONE);
     sg_fp_end(d, s);
     if (ftz)
         sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+    return d->err;
+}
+
+/* An operation on pairs of f32: on the low words, then on the high ones. */
+static int f32x2_arith(struct sg_dec *d)
+{
+    const char *rnd = round_mod(d);
+    bool ftz = sg_mod(d, "ftz");
+    uint32_t src[3][2] = {{NONE, NONE}, {NONE, NONE}, {NONE, NONE}}, r[2], dst, s;
+    char op[40];
+
+    snprintf(op, sizeof(op), "%s.f32", d->oc.base);
+    for (uint32_t i = 1; i < d->nops; i++) {
+        uint32_t v = sg_src(d, i, SG_TY_F32X2);
+
+        src[i - 1][0] = sg_temp(d, SG_TY_B32);
+        src[i - 1][1] = sg_temp(d, SG_TY_B32);
+        sg_emit_x(d, "mov.unpack.2x32", (uint32_t[5]){src[i - 1][0], v, src[i - 1][1], NONE, NONE},
+                  SG_F_D | SG_F_B, SG_F_A);
+    }
+    for (int k = 0; k < 2; k++)
+        r[k] = sg_temp(d, SG_TY_B32);
+    dst = sg_dst(d, 0, SG_TY_F32X2);
+    s = sg_fp_begin(d, rnd, ftz);
+    for (int k = 0; k < 2; k++)
+        sg_emit(d, op, r[k], src[0][k], src[1][k], src[2][k]);
+    sg_fp_end(d, s);
+    sg_emit_x(d, "mov.pack.2x32", (uint32_t[5]){dst, r[0], r[1], NONE, NONE}, SG_F_D, SG_F_A | SG_F_B);
     return d->err;
 }
 
@@ -83,21 +129,25 @@ int sg_flt_arith(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
     const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base, *rnd;
-    bool ftz, sat, approx;
+    bool flush, ftz, sat, approx;
     uint32_t s, a, b = NONE, c = NONE, dst, x;
     char op[40];
 
     if (is_half(t))
         return half_arith(d, t);
+    if (t == SG_TY_F32X2)
+        return f32x2_arith(d);
     if (t != SG_TY_F32 && t != SG_TY_F64)
         return sg_dec_refuse(d, NULL);
     if (!strcmp(base, "min") || !strcmp(base, "max"))
         return minmax(d, t);
     rnd = round_mod(d);
     /* of .target sm_1x, mad without a rounding is fma.rn.ftz on later processors (PTX ISA, "mad") */
-    ftz = (sg_mod(d, "ftz") || (!rnd && d->m->target < 20 && !strcmp(d->oc.base, "mad"))) && t == SG_TY_F32;
+    flush = sg_mod(d, "ftz");
+    ftz = (flush || (!rnd && d->m->target < 20 && !strcmp(d->oc.base, "mad"))) && t == SG_TY_F32;
     sat = sg_mod(d, "sat");
-    approx = sg_mod(d, "approx") && !strcmp(base, "div");
+    /* of f64, with .ftz: the gross approximations, of high words only */
+    approx = sg_mod(d, "approx") && (!strcmp(base, "div") || (t == SG_TY_F64 && flush));
     sg_mod(d, "full");
     snprintf(op, sizeof(op), "%s.%s%s", base, approx ? "approx." : "", sg_type_name(t));
     a = sg_src(d, 1, t);
@@ -237,7 +287,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         if (sg_mod(d, im[k]))
             irnd = im[k];
     if (is_half(ts)) {
-        if (irnd || ts != td) {
+        if (irnd || ts != td || flags) {
             a = half_to_f32(d, a, ts);
             ts = SG_TY_F32;
         }
@@ -250,7 +300,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     }
     dst = cvt_dst(d, 0, td);
     if (ts == td && !irnd) {
-        if (flags || ftz)
+        if (ftz)
             return sg_dec_refuse(d, NULL);
         sg_emit(d, "mov.b32", dst, a, NONE, NONE);
         return cvt_dst_end(d, 0, td, dst);
@@ -344,14 +394,24 @@ finish:
 
 static int cvt_pack(struct sg_dec *d)
 {
+    static const char *const small[] = {"u4", "s4", "u2", "s2"}; /* modifiers: registers have no such type */
     char op[48];
+    const char *to = NULL;
+    enum sg_type from = sg_ty(d, 0);
     uint32_t a = sg_src(d, 1, SG_TY_B32), b = sg_src(d, 2, SG_TY_B32), c;
 
     sg_mod(d, "sat");
     if (d->oc.ntypes < 2)
         return sg_dec_syntax(d, "%s: types expected", d->oc.full);
+    for (int k = 0; k < 4; k++)
+        if (sg_mod(d, small[k]))
+            to = small[k];
+    if (!to) {
+        to = sg_type_name(from);
+        from = sg_ty(d, 1);
+    }
     c = d->nops == 4 ? sg_src(d, 3, SG_TY_B32) : sg_const32(d, 0);
-    snprintf(op, sizeof(op), "cvt.pack.%s.%s", sg_type_name(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
+    snprintf(op, sizeof(op), "cvt.pack.%s.%s", to, sg_su(from));
     sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), a, b, c);
     return d->err;
 }

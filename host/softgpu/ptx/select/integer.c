@@ -450,15 +450,21 @@ static int emit_selp(struct sg_dec *d)
 static int emit_slct(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0), tc = sg_ty(d, 1);
-    uint32_t p = sg_temp(d, SG_TY_PRED), a, b, c;
+    uint32_t p = sg_temp(d, SG_TY_PRED), a, b, c, flushed;
     char op[32];
+    bool ftz;
 
     if (d->oc.ntypes != 2 || (tc != SG_TY_S32 && tc != SG_TY_F32))
         return sg_dec_syntax(d, "slct: .s32 or .f32 expected");
-    sg_mod(d, "ftz");
+    ftz = sg_mod(d, "ftz");
     a = sg_src(d, 1, t);
     b = sg_src(d, 2, t);
     c = sg_src(d, 3, tc);
+    if (ftz) { /* a negative denormal selects a, as -0.0 does */
+        flushed = sg_temp(d, tc);
+        sg_emit(d, "flush.f32", flushed, c, NONE, NONE);
+        c = flushed;
+    }
     sg_emit(d, tc == SG_TY_S32 ? "setp.ge.s32" : "setp.ge.f32", p, c, sg_const32(d, 0), NONE);
     snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
     sg_emit(d, op, sg_dst(d, 0, t), a, b, p);
