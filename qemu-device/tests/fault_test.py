@@ -42,7 +42,7 @@ def plugged_while_calls_fail(env):
             "addr": {"type": "unix", "data": {"path": env.socket}}, "server": False}})
 
     def settled():
-        """The chardev can go, and all descriptors of the device are closed."""
+        """The chardev can go, all descriptors of the device are closed, and the VM can be migrated."""
         end = time.monotonic() + TIMEOUT
         while "is busy" in q.qmp("chardev-remove", id="d", check=False).get("desc", ""):
             expect(time.monotonic() < end, "the device does not go")
@@ -50,6 +50,7 @@ def plugged_while_calls_fail(env):
         while q.fds() != before:
             expect(time.monotonic() < end, "%d descriptors, before %d" % (q.fds(), before))
             time.sleep(0.05)
+        expect(not q.migration_blockers(), "still blocked: %s" % q.migration_blockers())
 
     def step(k, arm):
         broker = env.broker()

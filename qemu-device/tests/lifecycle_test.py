@@ -22,17 +22,24 @@ def another_broker(env, b, q):
 
 @test
 def reset_stops_every_queue_first(env):
+    """With the first broker and with each that comes after it."""
     b, q, d = env.driver(device=DEVICE + ",clients=4")
-    expect(d.reset() == 0, "status")
-    expect(not q.get("started"), "still started")
-    # The broker has seen all stops by the time that the guest could read the status.
-    b.ask("messages")
-    stopped = {l for l in b.lines if l.startswith("stopped")}
-    expect(stopped == {"stopped %d" % n for n in range(6)}, str(stopped))
-    d.start()
-    b.wait("started 5")
-    d.doorbell(5)
-    b.wait("kick 5")
+    for life in range(3):
+        if life:
+            b = another_broker(env, b, q)
+            d.start()
+            b.wait("started 5")
+        expect(d.reset() == 0, "life %d: status" % life)
+        expect(not q.get("started"), "life %d: still started" % life)
+        # The broker has seen all stops by the time that the guest could read the status.
+        b.ask("messages")
+        stopped = {l for l in b.lines if l.startswith("stopped")}
+        expect(stopped == {"stopped %d" % n for n in range(6)}, "life %d: %s" % (life, stopped))
+        b.lines.clear()
+        d.start()
+        b.wait("started 5")
+        d.doorbell(5)
+        b.wait("kick 5")
 
 
 @test
@@ -461,7 +468,7 @@ def other_broker_comes_back_again_and_again(env):
 @test
 def lesser_broker_comes_back(env):
     b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
-    for fields in ({"clients": 16}, {"window": 8 * MIB}, {"runs": 5}, {"vram": 5}, {"abi": 2}):
+    for fields in ({"clients": 16}, {"window": 8 * MIB}, {"runs": 5}, {"vram": 5}, {"pin": 5}, {"abi": 2}):
         b.ask("die")
         q.wait_for("connected", False)
         b = env.broker(**fields)
@@ -493,6 +500,7 @@ def device_can_be_plugged(env):
             "addr": {"type": "unix", "data": {"path": env.socket}}, "server": False}})
         error = q.qmp("device_add", driver="vgpu-cuda", id="x", chardev="d", bus="rp", check=False)
         expect("ABI version 9" in error.get("desc", ""), str(error))
+        expect(not q.migration_blockers(), "still blocked: %s" % q.migration_blockers())
         q.qmp("chardev-remove", id="d")
         b.wait("disconnected")
     expect(q.fds() == before, "%d descriptors, before %d" % (q.fds(), before))
@@ -502,6 +510,7 @@ def device_can_be_plugged(env):
     q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="d", bus="rp")
     b.wait("config ")
     expect(q.get("connected"), "not connected")
+    expect(q.migration_blockers(), "not blocked")
     q.qmp("device_del", id="gpu")
     q.eject()
     b.ask("messages")
@@ -512,6 +521,7 @@ def device_can_be_plugged(env):
     while q.fds() != before:
         expect(time.monotonic() < end, "%d descriptors, before %d" % (q.fds(), before))
         time.sleep(0.1)
+    expect(not q.migration_blockers(), "still blocked: %s" % q.migration_blockers())
 
 
 @test

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from vgputest import Broker, S_NEEDS_RESET, TIMEOUT, expect, major, test
+from vgputest import Broker, DEVICE, MIB, S_NEEDS_RESET, TIMEOUT, expect, major, test
 
 ATTEMPTS = 3
 
@@ -152,3 +152,57 @@ def device_is_unplugged_while_its_broker_is_away(env):
     time.sleep(1.5)
     expect(attempts(env) == before, "an attempt without the device")
     expect(q.qmp("query-status")["running"], "not running")
+
+
+@test
+def greater_broker_comes_back(env):
+    """More of any limit than before, or no limit: the configuration stays, as the guest has read it."""
+    first = {"clients": 40, "runs": 64, "window": 8 * MIB, "vram": 3 << 30, "pin": 1 << 30}
+    b, q, d = env.driver(broker=first)
+    before = b.field("config "), d.config()
+    more = [{name: 2 * value} for name, value in first.items()] + [{"vram": 0}, {"pin": 0}]
+    for fields in more:
+        lose(b, q)
+        b = env.broker(**{**first, **fields})
+        b.wait("config ")
+        q.wait_for("connected", True)
+        expect((b.field("config "), d.config()) == before, "%s: %s, %s" % (fields, b.field("config "), d.config()))
+    d.start()
+    b.wait("started 33")
+
+
+@test
+def refusal_is_said_again(env):
+    """A refusal that lasts is said once; after a broker that was accepted it is news."""
+    b, q, _ = env.driver()
+    for _ in range(2):
+        lose(b, q)
+        for _ in range(2):
+            bad = env.broker(abi=2)
+            bad.wait("disconnected")
+        b = env.broker()
+        b.wait("config ")
+        q.wait_for("connected", True)
+    q.quit()
+    said = [l for l in q.output().splitlines() if "ABI version 2" in l]
+    expect(len(said) == 2, "%d times: %s" % (len(said), said))
+
+
+@test
+def left_out_messages_are_counted(env):
+    """Each count of messages that were left out is of those since the latest message."""
+    b, q, d = env.driver(device=DEVICE + ",clients=4")
+    period, burst = 10, 20
+    lose(b, q)
+    starts = (burst + 30, 15, 0)
+    for count in starts:  # without a broker each start is one message, printed or left out
+        for _ in range(count + 1):
+            d.start(queues=1)
+            end = time.monotonic() + TIMEOUT
+            while not d.status() & S_NEEDS_RESET:
+                expect(time.monotonic() < end, "the driver is not told")
+        if count:
+            time.sleep(period + 0.5)
+    q.quit()
+    said = [int(l.split("vgpu-cuda: ")[1].split()[0]) for l in q.output().splitlines() if "were dropped" in l]
+    expect(len(said) == 2 and said[0] >= 30 and said[1] == starts[1], "left out: %s" % said)

@@ -219,6 +219,9 @@ class Qemu:
     def hmp(self, command):
         return self.qmp("human-monitor-command", command_line=command)
 
+    def migration_blockers(self):
+        return self.qmp("query-migrate").get("blocked-reasons", [])
+
     def get(self, prop, path="/machine/peripheral/gpu/virtio-backend"):
         return self.qmp("qom-get", path=path, property=prop)
 
