@@ -462,6 +462,76 @@ static void test_config_after_windows(void **state)
     assert_int_equal(vm_create(v, CLIENTS - 1), VGPU_S_OK);
 }
 
+/* ---- limits changed while QEMU runs ---- */
+
+/* The configuration of a QEMU whose properties set these quotas. */
+static void set_quotas(struct vm *v, uint64_t vram, uint64_t pins)
+{
+    struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
+    struct vgpu_config config;
+
+    assert_int_equal(vm_send_msg(v, BRK_VU_GET_CONFIG, &c, 12 + c.size, NULL, 0, 0), 0);
+    vm_get_reply(v, &c, sizeof(c));
+    memcpy(&config, c.data, sizeof(config));
+    config.max_clients = CLIENTS;
+    config.window_size = WINDOW;
+    config.vram_quota = vram;
+    config.pin_quota = pins;
+    memcpy(c.data, &config, sizeof(config));
+    assert_int_equal(vm_acked(v, BRK_VU_SET_CONFIG, &c, 12 + c.size, NULL, 0), 0);
+}
+
+/* Whether a client gets so much device memory and so many pinned bytes. */
+static void look_at_quotas(struct vm *v, uint64_t vram, bool has_vram, uint64_t pins, bool has_pins)
+{
+    struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run run;
+    } q = {
+        .pin = {.hdr = {.type = VGPU_CMD_PIN}, .region = 9, .va = 0x7f1200000000, .length = pins, .nruns = 1},
+        .run = {RAM_GPA + 0x200000, pins}};
+    struct guest g;
+    uint64_t dptr;
+
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+    assert_int_equal(vm_control(v, &q, sizeof(q), NULL), has_pins ? VGPU_S_OK : VGPU_S_QUOTA);
+    vm_as_guest(v, 0, &g);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, vram, &dptr), has_vram ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(vm_destroy(v, 0), VGPU_S_OK);
+}
+
+/* Each quota set at run time stays for the next QEMU, whose properties say what they said before. */
+static void test_changed_quotas_stay(void **state)
+{
+    static const char *const set[] = {"set vram-quota 64M", "set pin-quota 1M"};
+    char control[120] = "/tmp/vgb-control-XXXXXX";
+    const char *extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null", "--control", control, NULL};
+    struct vm v = {.sock = -1};
+
+    (void)state;
+    assert_non_null(mkdtemp(control));
+    strcat(control, "/c");
+    assert_int_equal(vm_open(&v, extra), 0);
+    set_quotas(&v, 8 << 20, 64 << 10);
+    look_at_quotas(&v, 16 << 20, false, 128 << 10, false);
+    for (unsigned changed = 1; changed <= 2; changed++) {
+        assert_string_equal(control_ask(control, set[changed - 1], strlen(set[changed - 1])), "ok\n");
+        for (unsigned life = 0; life < 2; life++) {
+            look_at_quotas(&v, 16 << 20, true, 128 << 10, changed == 2);
+            vgb_close(&v.sock);
+            assert_int_equal(vm_connect(&v), 0);
+            vm_negotiate(&v);
+            vm_start_queues(&v);
+            set_quotas(&v, 8 << 20, 64 << 10);
+        }
+        look_at_quotas(&v, 16 << 20, true, 128 << 10, changed == 2);
+    }
+    assert_int_equal(vm_close(&v), 0);
+    *strrchr(control, '/') = '\0';
+    assert_int_equal(rmdir(control), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, vm_setup, vm_teardown)
@@ -478,6 +548,7 @@ int main(void)
         T(test_qemu_ends_and_returns),
         T(test_garbage),
         T(test_too_many_descriptors),
+        cmocka_unit_test(test_changed_quotas_stay),
     };
 
     return cmocka_run_group_tests_name("vhost-user", tests, NULL, NULL);

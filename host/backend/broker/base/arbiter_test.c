@@ -131,10 +131,52 @@ static void test_arbiter_short_often(void **state)
     unlink(path);
 }
 
+/* The other VMs see each change of what this VM uses, asked for or not; of other pools they see nothing. */
+static void test_arbiter_usage(void **state)
+{
+    enum { ASK, FORCE };
+    static const struct {
+        int how;
+        uint64_t to;
+    } step[] = {{ASK, 100}, {ASK, 300}, {FORCE, 500}, {FORCE, 200}, {FORCE, 1200}, {ASK, 150}, {FORCE, 0}};
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    uint64_t from = 0, row[8];
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_null(brk_arbiter_open(path));
+    brk_opt.memory = BRK_MEMORY_CEILING;
+    brk_opt.gpu_memory = 1000;
+    for (unsigned i = 0; i < sizeof(step) / sizeof(step[0]); i++) {
+        if (step[i].how == ASK)
+            assert_true(brk_quota_move(&brk_vram, from, step[i].to));
+        else
+            brk_quota_force(&brk_vram, from, step[i].to);
+        from = step[i].to;
+        brk_quota_force(&brk_pins, 0, 7);
+        assert_true(brk_quota_move(&brk_blobs, brk_blobs.used, 13));
+        assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+        if (row[3] != from)
+            fail_msg("step %u: the table says %llu, not %llu", i, (unsigned long long)row[3],
+                     (unsigned long long)from);
+    }
+    /* A refusal changes nothing. */
+    assert_true(brk_quota_move(&brk_vram, from, 40));
+    assert_false(brk_quota_move(&brk_vram, 40, 1001));
+    assert_int_equal(brk_vram.used, 40);
+    assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+    assert_int_equal(row[3], 40);
+    brk_arbiter_close();
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arbiter_many_locks),
+        cmocka_unit_test(test_arbiter_usage),
         cmocka_unit_test(test_arbiter_short_often),
     };
 

@@ -198,6 +198,29 @@ static void all_numbers(const struct brk_options *o, uint64_t out[BRK_L_COUNT + 
         out[BRK_L_COUNT + i] = number_of(o, &numbers[i]);
 }
 
+/* A limit set at run time is for what starts later what its option would have been. */
+static void test_set_as_option(void **state)
+{
+    uint64_t by_option[BRK_L_COUNT + NUMBERS], by_set[BRK_L_COUNT + NUMBERS];
+    struct brk_options option, set;
+    char text[32];
+
+    (void)state;
+    for (unsigned i = 0; i < BRK_L_COUNT; i++) {
+        const uint64_t value = brk_limits[i].high == UINT64_MAX ? UINT64_C(77) << 20 : brk_limits[i].high;
+
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+        parse(&option, brk_limits[i].name, text);
+        parse(&set, NULL, NULL);
+        brk_limit_put(&set, (enum brk_limit_id)i, value);
+        all_numbers(&option, by_option);
+        all_numbers(&set, by_set);
+        if (memcmp(by_option, by_set, sizeof(by_set)) ||
+            memcmp(&option.limits, &set.limits, sizeof(set.limits)))
+            fail_msg("set %s %s: not as --%s %s", brk_limits[i].name, text, brk_limits[i].name, text);
+    }
+}
+
 static void check_change(const char *option, const char *text, unsigned which, uint64_t want)
 {
     uint64_t before[BRK_L_COUNT + NUMBERS], after[BRK_L_COUNT + NUMBERS];
@@ -317,8 +340,8 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_each),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_set_as_option), cmocka_unit_test(test_defaults),
+                                       cmocka_unit_test(test_each), cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests_name("options", tests, read_help, NULL);
 }
