@@ -113,23 +113,31 @@ const char *brk_adjust_promise(uint64_t bytes)
                  "GPU's memory";
 }
 
+/* Starts pacing, which the first change of a share needs. False: it cannot work, and is not started. */
+static bool start_pacing(void)
+{
+    const bool was = brk_opt.pace;
+
+    brk_opt.pace = true;
+    brk_pace_changed();
+    if (brk_pace_works())
+        return true;
+    brk_opt.pace = was;
+    return false;
+}
+
 const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
 {
-    if (brk_limit_is_share(id)) {
-        brk_opt.pace = true;
-        brk_pace_changed();
-        if (!brk_pace_works())
-            return "--pacing stop: only the software GPU's time can be shared so";
-    }
-    if (pid) {
-        struct brk_client *c = brk_adjust_find(pid);
+    struct brk_client *one = pid ? brk_adjust_find(pid) : NULL;
 
-        if (!c)
-            return "no such client: `vgpu smi --host` lists their workers";
-        if (!brk_limit_is_client(id))
-            return "not a limit of one client";
-        return adjust_client(c, id, value);
-    }
+    if (pid && !one)
+        return "no such client: `vgpu smi --host` lists their workers";
+    if (pid && !brk_limit_is_client(id))
+        return "not a limit of one client";
+    if (brk_limit_is_share(id) && !start_pacing())
+        return "--pacing stop: only the software GPU's time can be shared so";
+    if (one)
+        return adjust_client(one, id, value);
     if (id == BRK_L_VRAM && brk_opt.memory != BRK_MEMORY_ALONE) {
         const char *wrong = !value                                 ? "a VM with a memory policy has a quota"
                             : brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(value)
