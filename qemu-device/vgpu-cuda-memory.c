@@ -15,8 +15,8 @@ static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
         (void *)(uintptr_t)r->userspace_addr, &offset);
     Object *owner = mr ? memory_region_owner(mr) : NULL;
 
-    return owner && owner != OBJECT(d) &&
-           object_dynamic_cast(owner, TYPE_VGC_DEVICE);
+    return owner && owner != vgc_window_owner(d) &&
+           object_dynamic_cast(owner, TYPE_VGC_PCI);
 }
 
 /*

@@ -7,7 +7,6 @@
 #include "vgpu-cuda.h"
 #include "hw/virtio/virtio-pci.h"
 
-#define TYPE_VGC_PCI "vgpu-cuda-base"
 OBJECT_DECLARE_TYPE(VgcPCI, VgcPCIClass, VGC_PCI)
 
 #define VGC_MSIX_BAR 1

@@ -137,6 +137,16 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
     return true;
 }
 
+/*
+ * QEMU refers to the owner of a region as long as a view of the guest's memory
+ * has it, which is longer than the device is plugged in. @d has a count of its
+ * own, but its memory goes with the PCI device.
+ */
+Object *vgc_window_owner(VgcDevice *d)
+{
+    return OBJECT(qdev_get_parent_bus(DEVICE(d))->parent);
+}
+
 /* Creates a sealed memfd, so that the broker can rely on its size. */
 static bool vgc_create_window(VgcDevice *d, Error **errp)
 {
@@ -149,8 +159,9 @@ static bool vgc_create_window(VgcDevice *d, Error **errp)
     if (fd < 0) {
         return false;
     }
-    memory_region_init_ram_from_fd(&d->window, OBJECT(d), VGC_WINDOW_MEMFD,
-                                   size, RAM_SHARED, fd, 0, &err);
+    memory_region_init_ram_from_fd(&d->window, vgc_window_owner(d),
+                                   VGC_WINDOW_MEMFD, size, RAM_SHARED, fd, 0,
+                                   &err);
     if (err) {
         close(fd);
         error_propagate(errp, err);

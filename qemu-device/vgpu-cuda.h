@@ -14,6 +14,9 @@
 #define TYPE_VGC_DEVICE "vgpu-cuda-device"
 OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 
+/* The PCI device that contains a VgcDevice. */
+#define TYPE_VGC_PCI "vgpu-cuda-base"
+
 #define VGC_CONTROL_QUEUE_SIZE 64
 #define VGC_EVENT_QUEUE_SIZE 64
 /* A doorbell carries no buffers, but virtio requires a ring. */
@@ -122,6 +125,12 @@ struct VgcDevice {
  * @trap: false undoes it, before vhost takes its notifiers away
  */
 void vgc_trap_doorbells(VgcDevice *d, bool trap);
+
+/**
+ * vgc_window_owner: the owner of the windows' memory region: the PCI device,
+ * in whose memory @d and the region are.
+ */
+Object *vgc_window_owner(VgcDevice *d);
 
 /* vgpu-cuda-config.c */
 

@@ -3,12 +3,13 @@
  * Broker for tests of the QEMU device: a vhost-user back end without CUDA.
  *
  *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
- *               [vram=N] [pin=N] [reserved=N]
+ *               [vram=N] [pin=N] [reserved=N] [lacks=N]
  *
  * Listens on SOCKET, accepts one connection and reports received messages, one
  * event per line on stdout. The values are the fields of the offered
- * configuration. Every request on the control queue is answered with VGPU_S_OK.
- * Commands on stdin, answered by a line:
+ * configuration; lacks: virtio features, as a mask, that are not offered. Every
+ * on the control queue is answered with VGPU_S_OK. Commands on stdin, answered
+ * by a line:
  *
  *   peek OFFSET         byte of the client windows -> "peek VALUE"
  *   poke OFFSET VALUE   -> "poked"
@@ -45,6 +46,7 @@ static struct watch {
     void *data;
 } watches[MAX_WATCHES];
 static struct vgpu_config offer;
+static uint64_t lacks;
 static VuDev dev;
 static uint64_t window_size; /* bytes, size of the memfd received */
 static uint64_t window_gpa;
@@ -92,9 +94,9 @@ static void panic(VuDev *d, const char *msg)
 
 static uint64_t get_features(VuDev *d)
 {
-    return 1ull << VIRTIO_F_VERSION_1 | 1ull << VGPU_F_PIN |
-           1ull << VGPU_F_PING |
-           1ull << VHOST_USER_F_PROTOCOL_FEATURES;
+    return (1ull << VIRTIO_F_VERSION_1 | 1ull << VGPU_F_PIN |
+            1ull << VGPU_F_PING |
+            1ull << VHOST_USER_F_PROTOCOL_FEATURES) & ~lacks;
 }
 
 static uint64_t get_protocol_features(VuDev *d)
@@ -297,6 +299,8 @@ static bool parse_option(const char *arg)
         offer.pin_quota = v;
     } else if (!strcmp(name, "reserved")) {
         offer.reserved[0] = v;
+    } else if (!strcmp(name, "lacks")) {
+        lacks = v;
     } else {
         return false;
     }

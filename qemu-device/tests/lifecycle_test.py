@@ -93,6 +93,24 @@ def rings_that_cannot_be_served(env):
 
 
 @test
+def rings_over_the_end_of_memory(env):
+    """Each part of a ring begins in the guest's memory and ends behind it."""
+    b = env.broker()
+    q = env.vm(DEVICE + ",clients=4").start()
+    d = Driver(q)
+    for part in (0x80, 0x1000 + 0x40, 0x2000 + 0x40):  # descriptors, available ring, used ring
+        d.RINGS = 128 * MIB - part
+        d.start(queues=1)
+        end = time.monotonic() + 10
+        while not d.status() & S_NEEDS_RESET:
+            expect(time.monotonic() < end, "the driver is not told")
+        expect(q.get("connected") and not q.get("started"), "wrong state")
+    del d.RINGS
+    d.start()
+    b.wait("started 5")
+
+
+@test
 def rings_in_the_device_itself(env):
     """Queues whose rings are the device's windows, doorbells, configuration or interrupt table: no access of
     the device to itself, the broker lives, and the next driver is served."""

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 
-from vgputest import Broker, DEVICE, MIB, S_NEEDS_RESET, TIMEOUT, expect, major, test
+from vgputest import Broker, DEVICE, MIB, PortDriver, S_NEEDS_RESET, TIMEOUT, expect, major, test
 
 ATTEMPTS = 3
 
@@ -172,6 +172,27 @@ def greater_broker_comes_back(env):
 
 
 @test
+def broker_with_fewer_features_comes_back(env):
+    """A driver that uses a feature is served by no broker without it, and told so; by the next one it is."""
+    b, q, d = env.driver()  # it uses PIN, and not PING
+    for lacks in (1, 3):
+        lose(b, q)
+        b = env.broker(lacks=lacks)
+        b.wait("config ")
+        q.wait_for("connected", True)
+        d.start()
+        end = time.monotonic() + TIMEOUT
+        while not d.status() & S_NEEDS_RESET:
+            expect(time.monotonic() < end, "the driver is not told that the broker lacks 0x%x" % lacks)
+        expect(not q.get("started"), "started without feature 0x%x" % lacks)
+        lose(b, q)
+        b = serves(env, q, d)
+    q.quit()
+    said = [l for l in q.output().splitlines() if "lacks features 0x1 " in l]
+    expect(len(said) == 2, "%d times: %s" % (len(said), q.output()))
+
+
+@test
 def refusal_is_said_again(env):
     """A refusal that lasts is said once; after a broker that was accepted it is news."""
     b, q, _ = env.driver()
@@ -206,3 +227,44 @@ def left_out_messages_are_counted(env):
     q.quit()
     said = [int(l.split("vgpu-cuda: ")[1].split()[0]) for l in q.output().splitlines() if "were dropped" in l]
     expect(len(said) == 2 and said[0] >= 30 and said[1] == starts[1], "left out: %s" % said)
+
+
+def broken(b, d):
+    """A start has failed."""
+    d.RINGS = d.WINDOW
+    d.start()
+
+
+def deferred(b, d):
+    """So many have that the next one waits for a timer."""
+    for _ in range(12):
+        broken(b, d)
+
+
+@test
+def device_is_unplugged_in_any_state(env):
+    """Nothing stays behind, and nothing of it runs later on."""
+    states = {"new": None, "served": lambda b, d: d.start(), "broken": broken, "deferred": deferred,
+              "reset": lambda b, d: (d.start(), d.reset()), "lost": lambda b, d: (d.start(), b.ask("die")),
+              "silent": lambda b, d: (d.start(), b.ask("deaf"))}
+    # Freed memory is overwritten: a timer or a bottom half of the device would end QEMU.
+    q = env.vm(None, chardev=None, options=PortDriver.PORT, environment=dict(os.environ, MALLOC_PERTURB_="85")).start()
+    before = q.fds()
+    for name, bring in states.items():
+        b = env.broker()
+        q.qmp("chardev-add", id="d", backend={"type": "socket", "data": {
+            "addr": {"type": "unix", "data": {"path": env.socket}}, "server": False}})
+        q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="d", bus="rp", clients=4, answer_timeout=500)
+        b.wait("config ")
+        if bring:
+            bring(b, PortDriver(q))
+        q.qmp("device_del", id="gpu")
+        q.eject()
+        end = time.monotonic() + TIMEOUT
+        while "is busy" in q.qmp("chardev-remove", id="d", check=False).get("desc", "") or q.fds() != before:
+            expect(time.monotonic() < end, "%s: %d descriptors, before %d" % (name, q.fds(), before))
+            time.sleep(0.05)
+        expect(not q.migration_blockers(), "%s: still blocked: %s" % (name, q.migration_blockers()))
+        b.proc.kill()
+    time.sleep(2.5)  # longer than its timers
+    expect(q.qmp("query-status")["running"], "not running")

@@ -291,12 +291,15 @@ class Driver:
         self.cfg_write(4, 0x6)  # memory, bus master
         self._capabilities()
 
+    def select(self, reg):
+        self.q.io("outl", "0xcf8", hex(0x80000000 | self.SLOT << 11 | reg))
+
     def cfg_read(self, reg):
-        self.q.io("outl", "0xcf8", hex(0x80000000 | self.SLOT << 11 | reg & 0xfc))
+        self.select(reg & 0xfc)
         return self.q.num("inl", "0xcfc")
 
     def cfg_write(self, reg, value):
-        self.q.io("outl", "0xcf8", hex(0x80000000 | self.SLOT << 11 | reg))
+        self.select(reg)
         self.q.io("outl", "0xcfc", hex(value))
 
     def bar_size(self, bar):
@@ -433,6 +436,23 @@ class SecondDriver(Driver):
     SLOT = 6
     MSIX, MODERN, WINDOW = 0xe2000000, 0xe3000000, 0x800000000
     RINGS = 0x2000000
+
+
+class PortDriver(Driver):
+    """The driver of a device below the root port at slot 3, from where it can be unplugged."""
+
+    PORT = ("-device", "pcie-root-port,id=rp,slot=1,addr=3")
+
+    def __init__(self, qemu):
+        self.q = qemu
+        port = (0x18, 0x00010100), (0x20, 0xeff0e000), (0x24, 0x3ff10001), (0x28, 4), (0x2c, 4), (4, 0x6)
+        for reg, value in port:  # buses, memory, prefetchable memory from WINDOW on
+            self.q.io("outl", "0xcf8", hex(0x80000000 | 3 << 11 | reg))
+            self.q.io("outl", "0xcfc", hex(value))
+        super().__init__(qemu)
+
+    def select(self, reg):
+        self.q.io("outl", "0xcf8", hex(0x80000000 | 1 << 16 | reg))
 
 
 class Env:
