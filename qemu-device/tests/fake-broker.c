@@ -4,6 +4,7 @@
  *
  *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
  *               [vram=N] [pin=N] [reserved=N] [lacks=N]
+ *               [silent=N]
  *
  * Listens on SOCKET, accepts one connection and reports received messages, one
  * event per line on stdout. The values are the fields of the offered
@@ -47,6 +48,7 @@ static struct watch {
 } watches[MAX_WATCHES];
 static struct vgpu_config offer;
 static uint64_t lacks;
+static unsigned long silent;
 static VuDev dev;
 static uint64_t window_size; /* bytes, size of the memfd received */
 static uint64_t window_gpa;
@@ -142,6 +144,7 @@ static void look_at_region(VhostUserMemoryRegion region, int fd)
 static int process_msg(VuDev *d, VhostUserMsg *msg, int *do_reply)
 {
     messages++;
+    deaf |= messages == silent;
     last_message = msg->request;
     if (msg->request == VHOST_USER_ADD_MEM_REG && msg->fd_num == 1) {
         look_at_region(msg->payload.memreg.region, msg->fds[0]);
@@ -299,6 +302,8 @@ static bool parse_option(const char *arg)
         offer.pin_quota = v;
     } else if (!strcmp(name, "reserved")) {
         offer.reserved[0] = v;
+    } else if (!strcmp(name, "silent")) {
+        silent = v;
     } else if (!strcmp(name, "lacks")) {
         lacks = v;
     } else {

@@ -170,6 +170,23 @@ def broker_hangs_up_during_start(env):
 
 
 @test
+def broker_falls_silent_during_start(env):
+    """At each message of the start: QEMU waits for answer-timeout, says so and ends."""
+    device = DEVICE + ",clients=2,answer-timeout=200"
+    b = env.broker()
+    q = env.vm(device).start()
+    b.wait("config ")
+    last = b.messages()
+    q.quit()
+    expect(last > 5, "only %d messages" % last)
+    for read in range(1, last):
+        env.broker(silent=read)
+        env.vm(device).refuses("has not answered for 200 ms")
+    b = env.broker(silent=last)
+    env.vm(device).start().quit()
+
+
+@test
 def properties_at_their_limits(env):
     for props, words in (
             ("clients=0", ("clients=0 is out of range", "1 to 254")),
