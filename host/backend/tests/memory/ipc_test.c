@@ -239,6 +239,40 @@ static void test_open_twice(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Memory opened again in its context takes as many closes, and is charged until the last one. */
+static void test_opened_again(void **state)
+{
+    const uint64_t most = 64u << 20;
+    const char *const options[] = {"--vram-quota", "64M", NULL};
+    struct guest one, two;
+    uint64_t p, q = 0;
+    struct token t;
+
+    (void)state;
+    for (unsigned opens = 1; opens <= 3; opens++) {
+        struct broker b = {0};
+
+        assert_int_equal(broker_start(&b, options), 0);
+        client(&two, &b, "two");
+        client(&one, &b, "one");
+        assert_int_equal(guest_alloc(&one, most / 2, &p), 0);
+        assert_int_equal(get_mem(&one, p, &t), 0);
+        for (unsigned i = 0; i < opens; i++)
+            assert_int_equal(open_mem(&two, &t, &q), 0);
+        guest_close(&one);
+        for (int i = 0; i < 1000 && clients_of(b.pid) > 1; i++)
+            usleep(10000);
+        for (unsigned i = 0; i < opens; i++) {
+            assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), CUDA_ERROR_OUT_OF_MEMORY);
+            assert_int_equal(close_mem(&two, q), 0);
+            assert_null(broker_books(b.pid));
+        }
+        assert_int_equal(guest_alloc(&two, most - (1u << 20), &p), 0);
+        guest_close(&two);
+        assert_int_equal(broker_stop(&b), 0);
+    }
+}
+
 /* No bytes of the guest's reach the driver as a handle. */
 static void test_invented(void **state)
 {
@@ -426,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_accounts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_twice, setup, teardown),
+        cmocka_unit_test(test_opened_again),
         cmocka_unit_test_setup_teardown(test_invented, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_brokers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),
