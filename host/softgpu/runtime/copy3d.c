@@ -10,11 +10,14 @@ static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_
 {
     uint64_t t;
 
-    if (!s->pitch && __builtin_add_overflow(s->x, w, &s->pitch))
-        return false;
-    if (!s->rows && __builtin_add_overflow(s->y, h, &s->rows))
-        return false;
-    if (__builtin_add_overflow((uint64_t)s->x, w, &t) || t > s->pitch)
+    /* Left out: rows and slices of what is copied, next to each other, at whatever place they begin. */
+    const bool dense = !s->pitch;
+
+    if (dense)
+        s->pitch = w;
+    if (!s->rows)
+        s->rows = h;
+    if (__builtin_add_overflow((uint64_t)s->x, w, &t) || (!dense && t > s->pitch))
         return false;
     if (__builtin_mul_overflow((uint64_t)s->pitch, s->rows, slice) || (d > 1 && s->rows < h))
         return false;

@@ -371,6 +371,66 @@ CASE(copy_2d, CF_CTX)
     free(b);
 }
 
+/* Pitches and heights that are left out: rows and slices as long as what is copied, from the offsets on. */
+CASE(copy_unspecified, CF_CTX | CF_UB)
+{
+    enum {
+        W = 8,
+        H = 3,
+        D = 2,
+        X = 2,
+        Y = 1,
+        Z = 1,
+        AT = (Z * H + Y) * W + X,
+        N = W * H * D,
+        ALL = 2 * N + AT
+    };
+    unsigned char a[ALL], b[ALL];
+    CUdeviceptr p = 0;
+
+    cf_pattern(a, ALL, 5);
+    NEED(cuMemAlloc(&p, ALL));
+    for (unsigned given = 0; given < 4; given++) {
+        CUDA_MEMCPY3D c = {
+            .srcMemoryType = CU_MEMORYTYPE_HOST,
+            .srcHost = a,
+            .srcXInBytes = X,
+            .srcY = Y,
+            .srcZ = Z,
+            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+            .dstDevice = p,
+            .dstPitch = given & 1 ? W : 0,
+            .dstHeight = given & 2 ? H : 0,
+            .WidthInBytes = W,
+            .Height = H,
+            .Depth = D,
+        };
+
+        NEED(cuMemsetD8(p, 0xee, ALL));
+        OK("there", cuMemcpy3D(&c));
+        OK("read", cuMemcpyDtoH(b, p, ALL));
+        cf_true("content", !memcmp(b, a + AT, N) && b[N] == 0xee && b[ALL - 1] == 0xee);
+        c = (CUDA_MEMCPY3D){
+            .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+            .srcDevice = p,
+            .srcPitch = given & 1 ? W : 0,
+            .srcHeight = given & 2 ? H : 0,
+            .dstMemoryType = CU_MEMORYTYPE_HOST,
+            .dstHost = b,
+            .dstXInBytes = X,
+            .dstY = Y,
+            .dstZ = Z,
+            .WidthInBytes = W,
+            .Height = H,
+            .Depth = D,
+        };
+        memset(b, 0xdd, ALL);
+        OK("back", cuMemcpy3D(&c));
+        cf_true("back_content", !memcmp(b + AT, a + AT, N) && b[AT - 1] == 0xdd && b[AT + N] == 0xdd);
+    }
+    OK("free", cuMemFree(p));
+}
+
 /* A copy of pageable memory too large to be sent with its call, to unmapped memory. */
 CASE(copy_bad_address, CF_CTX)
 {
