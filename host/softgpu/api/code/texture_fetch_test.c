@@ -399,7 +399,8 @@ static void test_integers(void **state)
                             .t = {.flags = CU_TRSF_READ_AS_INTEGER}};
 
         r.t.addressMode[0] = CU_TR_ADDRESS_MODE_BORDER;
-        r.t.borderColor[1] = 7;
+        for (int c = 0; c < 4; c++) /* of both signs where there are two */
+            r.t.borderColor[c] = (float)((f & 1 ? -100 : 0) + 70 * c);
         r.t.filterMode = n < 6 ? CU_TR_FILTER_MODE_POINT : CU_TR_FILTER_MODE_LINEAR;
         ref_make(&r);
         r.t.filterMode = CU_TR_FILTER_MODE_POINT; /* the object has its own copy */
@@ -558,7 +559,8 @@ int main(void)
         cmocka_unit_test(test_gather),          cmocka_unit_test(test_integers),
         cmocka_unit_test(test_memory),          cmocka_unit_test(test_surfaces),
         cmocka_unit_test(test_surface_bounds),  cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_destroyed_later),
+        cmocka_unit_test(test_destroyed_later), cmocka_unit_test(test_views_of_layers),
+        cmocka_unit_test(test_views_of_levels),
     };
 
     if (!*ptx_path) {

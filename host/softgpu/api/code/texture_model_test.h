@@ -45,5 +45,7 @@ extern const char *ptx_path;
 
 void test_surfaces(void **state);
 void test_surface_bounds(void **state);
+void test_views_of_layers(void **state);
+void test_views_of_levels(void **state);
 
 #endif
