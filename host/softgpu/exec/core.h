@@ -51,6 +51,21 @@ struct sg_insn {
     uint32_t idx; /* key of the range cache */
 };
 
+/* imm of video instructions on bytes and halves; from bit 8 on the lanes that are summed. */
+#define SG_SIMD_ADD 1 /* the sum is added to c */
+#define SG_SIMD_SAT 2
+#define SG_SIMD_SA 4 /* a, b, the result: signed */
+#define SG_SIMD_SB 8
+#define SG_SIMD_SD 16
+/* imm of vmad; from bit 8 on the shift to the right. */
+#define SG_VMAD_SA 1 /* a, b, the result: signed */
+#define SG_VMAD_SB 2
+#define SG_VMAD_SD 4
+#define SG_VMAD_PO 8
+#define SG_VMAD_NEG_AB 16
+#define SG_VMAD_NEG_C 32
+#define SG_VMAD_SAT 64
+
 /* imm of bulk.copy and bulk.reduce. */
 #define SG_BULK_TO_SHARED 1
 #define SG_BULK_FROM_SHARED 2

@@ -209,6 +209,26 @@ static const struct sg_family *find_family(const char *base)
     return NULL;
 }
 
+/* An operand of an instruction, perhaps a negated register. */
+static int parse_signed(struct sg_dec *d, struct sg_opnd *o)
+{
+    struct sg_lex sign = d->l;
+    bool minus = sg_tok_is(&d->l, '-');
+    int r;
+
+    if (minus) {
+        sg_lex_next(&d->l);
+        minus = d->l.tok.kind == SG_T_ID && !sg_tok_eq(&d->l.tok, "WARP_SZ");
+        if (!minus) /* the sign of a constant */
+            d->l = sign;
+    }
+    r = sg_parse_operand(d, o);
+    if (r)
+        return r;
+    o->minus = minus;
+    return minus && o->kind != SG_O_REG ? sg_dec_syntax(d, "'-' before an operand that is no register") : 0;
+}
+
 static int parse_operands(struct sg_dec *d)
 {
     const uint32_t last = d->nops;
@@ -219,7 +239,7 @@ static int parse_operands(struct sg_dec *d)
 
         if (d->nops == SG_MAX_OPERANDS)
             return sg_dec_refuse(d, "too many operands");
-        r = sg_parse_operand(d, &d->ops[d->nops]);
+        r = parse_signed(d, &d->ops[d->nops]);
         if (r)
             return r;
         d->nops++;
@@ -257,6 +277,9 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
     for (uint32_t i = 0; i < d->nops; i++)
         if (d->ops[i].part[0] && !(f->flags & SG_FAM_PARTS))
             return sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, d->ops[i].part);
+    for (uint32_t i = 0; i < d->nops; i++)
+        if (d->ops[i].minus && !(f->flags & SG_FAM_MINUS))
+            return sg_dec_syntax(d, "%s: a negated register", d->oc.full);
     if (around) {
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);

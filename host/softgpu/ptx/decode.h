@@ -71,6 +71,7 @@ struct sg_opnd {
     uint8_t base;    /* ADDR: REG, SYM or NONE */
     uint8_t symkind; /* SYM, or ADDR with base SYM: SG_K_* */
     bool neg;        /* !p */
+    bool minus;      /* -r */
     bool has_pq;
     bool pq_sink;     /* p|_ */
     uint32_t v;       /* vreg, special register, or index of the symbol */
@@ -341,6 +342,7 @@ struct sg_family {
 #define SG_FAM_PRED 2u   /* handles the predicate itself */
 #define SG_FAM_COORDS 4u /* accepts coordinates in an address */
 #define SG_FAM_PARTS 16u /* accepts parts of registers (.b0, .h10) */
+#define SG_FAM_MINUS 32u /* accepts negated registers */
 #define SG_FAM_GROWS 8u  /* PTX has further operand forms, unsupported here: not a syntax error */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[], sg_families_warp[],
     sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[], sg_families_tex[];

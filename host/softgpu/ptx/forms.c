@@ -367,6 +367,10 @@ static const char *broken_rule(const struct sg_dec *d)
         return "a register expected";
     if (base[0] == 'v' && d->ops[0].part[0] && d->nops == 3)
         return "a part of the result needs a third source";
+    if (base[0] == 'v' && base[strcspn(base, "24")])
+        for (uint32_t i = 1; i < d->nops; i++)
+            if (d->ops[i].kind == SG_O_IMM)
+                return "operands with bytes or halves are registers";
     if (base[0] == 'v' && d->nops == 3 && has_mod(oc, "min|max") && oc->ntypes == 3)
         return "a second operation needs a third source";
     if (d->m->target < 90 &&

@@ -218,23 +218,28 @@ typedef __int128 s128;
     CARRIES_HI(X, s64, u64, s64, u128, s128, 1)
 LISTY(CARRY)
 
-/* ---- bytes and halves (video instructions); imm 1: sum added to c, 2: saturate ---- */
+/* ---- video instructions ---- */
 
 enum simd_op { V_ADD, V_SUB, V_MIN, V_MAX, V_AVRG, V_ABSDIFF };
 
-static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 flags)
+static inline s32 simd_lane(u32 x, int at, int bits, bool sign)
+{
+    x = x << (32 - bits - at);
+    return sign ? (s32)x >> (32 - bits) : (s32)(x >> (32 - bits));
+}
+
+static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
 {
     const u32 mask = (1u << bits) - 1;
+    const bool sign = flags & SG_SIMD_SD;
     const s32 lo = sign ? -(1 << (bits - 1)) : 0, hi = sign ? (1 << (bits - 1)) - 1 : (s32)mask;
     u32 r = 0, sum = c;
 
     for (int k = 0; k < 32; k += bits) {
-        s32 x = (s32)(a >> k & mask), y = (s32)(b >> k & mask), v = 0;
+        const s32 x = simd_lane(a, k, bits, flags & SG_SIMD_SA),
+                  y = simd_lane(b, k, bits, flags & SG_SIMD_SB);
+        s32 v = 0;
 
-        if (sign) {
-            x = (s32)((u32)x << (32 - bits)) >> (32 - bits);
-            y = (s32)((u32)y << (32 - bits)) >> (32 - bits);
-        }
         switch (op) {
         case V_ADD:
             v = x + y;
@@ -255,31 +260,53 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 f
             v = ABSDIFF(x, y);
             break;
         }
-        if (flags & 2)
+        if (flags & SG_SIMD_SAT)
             v = v < lo ? lo : v > hi ? hi : v;
         r |= ((u32)v & mask) << k;
-        sum += (u32)v;
+        sum += flags >> (8 + k / bits) & 1 ? (u32)v : 0;
     }
-    return flags & 1 ? sum : r;
+    return flags & SG_SIMD_ADD ? sum : r;
 }
 
-#define SIMD(id, name, op, bits, sign) \
+#define SIMD(id, name, op, bits) \
     HANDLER(id) \
     { \
         const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c); \
-        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm)); \
+        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, in->imm)); \
         return SG_NEXT; \
     }
-#define ROWV(id, name, op, bits, sign) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32)),
-#define SIMD4(X, n, op) \
-    X(v##n##4u, "v" #n "4.u32", op, 8, 0) \
-    X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
-    X(v##n##2u, "v" #n "2.u32", op, 16, 0) X(v##n##2s, "v" #n "2.s32", op, 16, 1)
+#define ROWV(id, name, op, bits) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32)),
+#define SIMD4(X, n, op) X(v##n##4, "v" #n "4", op, 8) X(v##n##2, "v" #n "2", op, 16)
 #define LISTV(X) \
     SIMD4(X, add, V_ADD) \
     SIMD4(X, sub, V_SUB) \
     SIMD4(X, min, V_MIN) SIMD4(X, max, V_MAX) SIMD4(X, avrg, V_AVRG) SIMD4(X, absdiff, V_ABSDIFF)
 LISTV(SIMD)
+
+/* The pseudo-code of the PTX ISA, which has 128 bits. */
+static u32 vmad(u32 a, u32 b, u32 c, s64 flags)
+{
+    const s128 x = flags & SG_VMAD_SA ? (s128)(s32)a : (s128)a,
+               y = flags & SG_VMAD_SB ? (s128)(s32)b : (s128)b;
+    const s128 lo = flags & SG_VMAD_SD ? INT32_MIN : 0, hi = flags & SG_VMAD_SD ? INT32_MAX : UINT32_MAX;
+    s128 r = flags & SG_VMAD_NEG_AB ? ~(x * y) : x * y;
+
+    c = flags & SG_VMAD_NEG_C ? ~c : c;
+    r += (flags & SG_VMAD_SD ? (s128)(s32)c : (s128)c) +
+         ((flags & (SG_VMAD_PO | SG_VMAD_NEG_AB | SG_VMAD_NEG_C)) != 0);
+    r >>= flags >> 8 & 63;
+    if (flags & SG_VMAD_SAT)
+        r = r < lo ? lo : r > hi ? hi : r;
+    return (u32)r;
+}
+
+HANDLER(vmad)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);
+
+    STORE(u32, vmad(pa[i], pb[i], pc[i], in->imm));
+    return SG_NEXT;
+}
 
 /* ---- packing of four ---- */
 
@@ -369,7 +396,8 @@ LISTC(TEST)
 
 const struct sg_opdef sg_ops_cold[] = {
     LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWT) LISTV(ROWV)
-        ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32)),
+        ROW(vmad, "vmad", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_4x8, "mov.pack.4x8", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32)),
     ROW(unpack_4x16, "mov.unpack.4x16", OUT(u32), IN(u64), OUT(u32), OUT(u32), OUT(u32)),
     ROW(unpack_4x8, "mov.unpack.4x8", OUT(u32), IN(u32), OUT(u32), OUT(u32), OUT(u32)),

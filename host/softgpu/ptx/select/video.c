@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Emitters: the video instructions that nvcc's SIMD intrinsics use (PTX ISA 9.7.17, 9.7.18). */
+/* Emitters: the video instructions (PTX ISA 9.7.17, 9.7.18). */
 #include "ptx/select/select.h"
 
 #include <string.h>
@@ -80,25 +80,25 @@ static uint32_t lanes_written(struct sg_dec *d)
 static int emit_simd(struct sg_dec *d)
 {
     bool add = sg_mod(d, "add"), sat = sg_mod(d, "sat");
+    const uint32_t bits = d->oc.base[strlen(d->oc.base) - 1] == '4' ? 8 : 16;
     uint32_t a, b, c, mask, r, i;
-    char op[40];
 
-    if (d->oc.ntypes != 3 || sg_ty(d, 0) != sg_ty(d, 1) || sg_ty(d, 1) != sg_ty(d, 2) ||
-        sg_type_size(sg_ty(d, 0)) != 4)
+    if (d->oc.ntypes != 3)
         return sg_dec_refuse(d, NULL);
     a = lanes_src(d, 1);
     b = lanes_src(d, 2);
     c = sg_src(d, 3, SG_TY_B32);
     mask = lanes_written(d);
-    if (add && mask != UINT32_MAX)
-        return sg_dec_refuse(d, "sums of some of the lanes");
-    r = mask == UINT32_MAX ? sg_dst(d, 0, SG_TY_B32) : sg_temp(d, SG_TY_B32);
-    snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_su(sg_ty(d, 0)));
-    i = sg_emit(d, op, r, a, b, c);
+    r = add || mask == UINT32_MAX ? sg_dst(d, 0, SG_TY_B32) : sg_temp(d, SG_TY_B32);
+    i = sg_emit(d, d->oc.base, r, a, b, c);
     if (d->err)
         return d->err;
-    d->insns[i].imm = (add ? 1 : 0) | (sat ? 2 : 0);
-    if (mask != UINT32_MAX) {
+    d->insns[i].imm =
+        (add ? SG_SIMD_ADD : 0) | (sat ? SG_SIMD_SAT : 0) | (sg_type_signed(sg_ty(d, 0)) ? SG_SIMD_SD : 0) |
+        (sg_type_signed(sg_ty(d, 1)) ? SG_SIMD_SA : 0) | (sg_type_signed(sg_ty(d, 2)) ? SG_SIMD_SB : 0);
+    for (uint32_t k = 0; k < 32 / bits; k++)
+        d->insns[i].imm |= (mask >> k * bits & 1) << (8 + k);
+    if (!add && mask != UINT32_MAX) {
         uint32_t kept = sg_temp(d, SG_TY_B32);
 
         sg_emit(d, "and.b32", r, r, sg_const32(d, mask), NONE);
@@ -134,33 +134,10 @@ static int finish(struct sg_dec *d, const char *then, uint32_t r)
     return d->err;
 }
 
-/* True if operand 3 is present exactly when the result is combined or merged. */
+/* True if operand 3 is present where the result is combined or merged; elsewhere it has no effect. */
 static bool has_third(const struct sg_dec *d, const char *then)
 {
-    return (d->nops == 4) == (then || d->ops[0].part[0]);
-}
-
-/* vshl, vshr: the shift, then with .add the sum with c */
-static int emit_vshift(struct sg_dec *d)
-{
-    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap");
-    const char *then = sg_mod(d, "add") ? "add.b32" : NULL;
-    enum sg_type t = sg_ty(d, 1);
-    uint32_t a, b, r;
-
-    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 ||
-        sg_ty(d, 2) != SG_TY_U32 || (!wrap && !sg_mod(d, "clamp")) || sg_mod(d, "sat") || !has_third(d, then))
-        return sg_dec_refuse(d, NULL);
-    a = part_src(d, 1, t);
-    b = part_src(d, 2, SG_TY_U32);
-    if (wrap) {
-        r = sg_temp(d, SG_TY_B32);
-        sg_emit(d, "and.b32", r, b, sg_const32(d, 31), NONE);
-        b = r;
-    }
-    r = sg_temp(d, SG_TY_B32);
-    sg_emit(d, left ? "shl.b32" : sg_type_signed(t) ? "shr.s32" : "shr.u32", r, a, b, NONE);
-    return finish(d, then, r);
+    return d->nops == 4 || (!then && !d->ops[0].part[0]);
 }
 
 /* The final operation of a scalar video instruction: sum, smaller, larger. */
@@ -194,6 +171,37 @@ static void saturate(struct sg_dec *d, uint32_t r, enum sg_type t)
     sg_emit(d, "max.s64", r, r, sg_const64(d, (uint64_t)least), NONE);
 }
 
+/* The low word of r, which is saturated if sat, into the result. */
+static int finish_wide(struct sg_dec *d, const char *then, uint32_t r, bool sat)
+{
+    uint32_t low = sg_temp(d, SG_TY_B32);
+
+    if (sat)
+        saturate(d, r, sg_ty(d, 0));
+    sg_emit(d, "cvt.u32.u64", low, r, NONE, NONE);
+    return finish(d, then, low);
+}
+
+/* vshl, vshr: by at most 32 bits, or modulo 32 */
+static int emit_vshift(struct sg_dec *d)
+{
+    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap"), sat = sg_mod(d, "sat");
+    const char *then = second_op(d, sg_ty(d, 0));
+    uint32_t a, b, r;
+
+    if (d->oc.ntypes != 3 || (!wrap && !sg_mod(d, "clamp")) || !has_third(d, then))
+        return sg_dec_refuse(d, NULL);
+    a = wide_src(d, 1, sg_ty(d, 1));
+    b = sg_temp(d, SG_TY_B32);
+    sg_emit(d, wrap ? "and.b32" : "min.u32", b, part_src(d, 2, SG_TY_U32), sg_const32(d, wrap ? 31 : 32),
+            NONE);
+    r = sg_temp(d, SG_TY_B64);
+    sg_emit(d, left ? "shl.b64" : "shr.s64", r, a, b, NONE);
+    if (left && sat && !sg_type_signed(sg_ty(d, 1))) /* 64 bits without a sign */
+        sg_emit(d, "min.u64", r, r, sg_const64(d, INT64_MAX), NONE);
+    return finish_wide(d, then, r, sat);
+}
+
 /* vadd vsub vabsdiff vmin vmax: 64 bits hold the 34 of the manual's intermediate result. */
 static int emit_vscalar(struct sg_dec *d)
 {
@@ -217,11 +225,32 @@ static int emit_vscalar(struct sg_dec *d)
         snprintf(op, sizeof(op), "%s.%s", base, base[0] == 'm' ? "s64" : "b64");
         sg_emit(d, op, r, a, b, NONE);
     }
-    if (sat)
-        saturate(d, r, sg_ty(d, 0));
-    low = sg_temp(d, SG_TY_B32);
-    sg_emit(d, "cvt.u32.u64", low, r, NONE, NONE);
-    return finish(d, then, low);
+    return finish_wide(d, then, r, sat);
+}
+
+/* vmad: a * b + c, or one of both subtracted, with .po 1 more; then a shift */
+static int emit_vmad(struct sg_dec *d)
+{
+    const bool sa = sg_type_signed(sg_ty(d, 1)), sb = sg_type_signed(sg_ty(d, 2)), po = sg_mod(d, "po");
+    const bool ab = d->ops[1].minus != d->ops[2].minus, c = d->ops[3].minus;
+    const int64_t shift = sg_mod(d, "shr7") ? 7 : sg_mod(d, "shr15") ? 15 : 0;
+    uint32_t src[3], i;
+
+    if (po && (d->ops[1].minus || d->ops[2].minus || c))
+        return sg_dec_syntax(d, "%s: .po and a negated operand", d->oc.full);
+    if (c && (d->ops[1].minus || d->ops[2].minus))
+        return sg_dec_syntax(d, "%s: a product or the summand is negated, not both", d->oc.full);
+    if (d->ops[0].part[0] || d->ops[3].part[0])
+        return sg_dec_syntax(d, "%s: a part of a factor only", d->oc.full);
+    for (uint32_t k = 0; k < 3; k++)
+        src[k] = part_src(d, k + 1, k < 2 ? sg_ty(d, k + 1) : SG_TY_B32);
+    i = sg_emit(d, "vmad", sg_dst(d, 0, SG_TY_B32), src[0], src[1], src[2]);
+    if (!d->err)
+        d->insns[i].imm = (sa ? SG_VMAD_SA : 0) | (sb ? SG_VMAD_SB : 0) |
+                          (sa || sb || ab || c ? SG_VMAD_SD : 0) | (po ? SG_VMAD_PO : 0) |
+                          (ab ? SG_VMAD_NEG_AB : 0) | (c ? SG_VMAD_NEG_C : 0) |
+                          (sg_mod(d, "sat") ? SG_VMAD_SAT : 0) | shift << 8;
+    return d->err;
 }
 
 /* 1 or 0 by comparing a with b, each extended by its own type to 64 bits. */
@@ -301,6 +330,7 @@ const struct sg_family sg_families_video[] = {
     {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS},
     {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS},
     {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS},
+    {"vmad", emit_vmad, 4, 4, SG_FAM_PARTS | SG_FAM_MINUS},
     {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS},
     {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS},
     {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS},
