@@ -35,7 +35,7 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     int64_t flags = 0;
     char op[40];
 
-    sg_mod(d, "rn");
+    round_mod(d); /* .rn; ptxas takes other modes for fma of bf16, and rounds to nearest as well */
     sg_mod(d, "approx");
     flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
     flags |= sg_mod(d, "sat") ? H_SAT : 0;

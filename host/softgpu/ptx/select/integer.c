@@ -341,6 +341,29 @@ static const char *bool_op(struct sg_dec *d)
     return sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : sg_mod(d, "xor") ? "xor.pred" : NULL;
 }
 
+/* setp of pairs: p of the low halves, q of the high ones; with .and .or .xor each combined with operand 3 */
+static int setp_halves(struct sg_dec *d, enum sg_type t, const char *bop)
+{
+    const bool two = d->ops[0].has_pq;
+    uint32_t r[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, c = NONE, p, q;
+
+    if (bop) {
+        if (d->nops != 4)
+            return sg_dec_syntax(d, "%s: 4 operands expected", d->oc.full);
+        c = sg_src(d, 3, SG_TY_PRED);
+    }
+    p = sg_dst(d, 0, SG_TY_PRED);
+    q = two ? d->ops[0].pq : NONE;
+    if (compare_halves(d, t, r[0], r[1]))
+        return d->err;
+    for (int h = 0; h < 2 && bop; h++)
+        sg_emit(d, bop, r[h], r[h], c, NONE);
+    sg_emit(d, "mov.pred", p, r[0], NONE, NONE);
+    if (two)
+        sg_emit(d, "mov.pred", q, r[1], NONE, NONE);
+    return d->err;
+}
+
 static int emit_setp(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
@@ -349,11 +372,8 @@ static int emit_setp(struct sg_dec *d)
 
     if (need_type(d))
         return d->err;
-    if (t == SG_TY_F16X2 || t == SG_TY_BF16X2) {
-        if (bop || !d->ops[0].has_pq)
-            return sg_dec_refuse(d, NULL);
-        return compare_halves(d, t, sg_dst(d, 0, SG_TY_PRED), d->ops[0].pq);
-    }
+    if (t == SG_TY_F16X2 || t == SG_TY_BF16X2)
+        return setp_halves(d, t, bop);
     if ((t == SG_TY_F16 || t == SG_TY_BF16) && d->ops[0].has_pq && !d->ops[0].pq_sink)
         return sg_dec_syntax(d, "%s: one predicate expected", d->oc.full);
     p = sg_dst(d, 0, SG_TY_PRED);
