@@ -188,6 +188,23 @@ REDUX(max_u32, u32, 0, x > r ? x : r)
 REDUX(min_s32, s32, INT32_MAX, x < r ? x : r)
 REDUX(max_s32, s32, INT32_MIN, x > r ? x : r)
 
+/* Minimum or maximum of r and x as f32, by their bits: -0.0 is below +0.0, and a NaN counts only if nan. */
+static inline u32 redux_f32(u32 r, u32 x, bool max, bool nan)
+{
+    const bool rn = (r & 0x7fffffffu) > 0x7f800000u, xn = (x & 0x7fffffffu) > 0x7f800000u;
+    const u32 kr = r >> 31 ? ~r : r | 1u << 31, kx = x >> 31 ? ~x : x | 1u << 31;
+
+    if ((rn && xn) || (nan && (rn || xn)))
+        return 0x7fffffffu;
+    if (rn || xn)
+        return rn ? x : r;
+    return (max ? kx > kr : kx < kr) ? x : r;
+}
+REDUX(min_f32, u32, 0x7fffffffu, redux_f32(r, x, false, false))
+REDUX(max_f32, u32, 0x7fffffffu, redux_f32(r, x, true, false))
+REDUX(min_nan_f32, u32, 0x7f800000u, redux_f32(r, x, false, true))
+REDUX(max_nan_f32, u32, 0xff800000u, redux_f32(r, x, true, true))
+
 HANDLER(activemask)
 {
     u32 *d = DST(u32, d);
@@ -249,6 +266,10 @@ const struct sg_opdef sg_ops_warp[] = {
     ROWE(redux_max_u32, "redux.max.u32", OUT(u32), IN(u32), IN(u32)),
     ROWE(redux_min_s32, "redux.min.s32", OUT(u32), IN(u32), IN(u32)),
     ROWE(redux_max_s32, "redux.max.s32", OUT(u32), IN(u32), IN(u32)),
+    ROWE(redux_min_f32, "redux.min.f32", OUT(u32), IN(u32), IN(u32)),
+    ROWE(redux_max_f32, "redux.max.f32", OUT(u32), IN(u32), IN(u32)),
+    ROWE(redux_min_nan_f32, "redux.min.nan.f32", OUT(u32), IN(u32), IN(u32)),
+    ROWE(redux_max_nan_f32, "redux.max.nan.f32", OUT(u32), IN(u32), IN(u32)),
     ROWE(activemask, "activemask", OUT(u32)),
     ROWE(elect, "elect", OUT(u32), IN(u32), NO, NO, OUT_P),
     {0},

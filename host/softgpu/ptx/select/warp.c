@@ -98,9 +98,17 @@ static int emit_redux(struct sg_dec *d)
     for (int i = 0; i < 6; i++)
         if (sg_mod(d, ops[i]))
             snprintf(op, sizeof(op), "redux.%s.%s", ops[i], i == 1 || i == 2 ? sg_su(t) : "b32");
-    if (sg_type_float(t))
-        return sg_dec_refuse(d, NULL);
     a = sg_src(d, 1, t);
+    if (sg_type_float(t)) {
+        snprintf(op, sizeof(op), "redux.%s%s.f32", sg_mod(d, "min") ? "min" : "max",
+                 sg_mod(d, "NaN") ? ".nan" : "");
+        if (sg_mod(d, "abs")) {
+            uint32_t x = sg_temp(d, t);
+
+            sg_emit(d, "abs.f32", x, a, NONE, NONE);
+            a = x;
+        }
+    }
     sg_emit(d, op, sg_dst(d, 0, t), a, m, NONE);
     return d->err;
 }
