@@ -127,16 +127,28 @@ static int emit_bar(struct sg_dec *d)
 
 static int emit_fence(struct sg_dec *d)
 {
-    static const char *const known[] = {"cta",           "gl",
-                                        "sys",           "gpu",
-                                        "cluster",       "sc",
-                                        "acq_rel",       "acquire",
-                                        "release",       "level",
-                                        "proxy",         "alias",
-                                        "async",         "global",
-                                        "shared::cta",   "generic",
-                                        "sync_restrict", "shared::cluster",
-                                        "mbarrier_init", "tensormap::generic"};
+    static const char *const known[] = {"cta",
+                                        "gl",
+                                        "sys",
+                                        "gpu",
+                                        "cluster",
+                                        "sc",
+                                        "acq_rel",
+                                        "acquire",
+                                        "release",
+                                        "level",
+                                        "proxy",
+                                        "alias",
+                                        "async",
+                                        "global",
+                                        "shared::cta",
+                                        "shared::cluster",
+                                        "generic",
+                                        "async::generic",
+                                        "sync_restrict::shared::cta",
+                                        "sync_restrict::shared::cluster",
+                                        "mbarrier_init",
+                                        "tensormap::generic"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         sg_mod(d, known[i]);
