@@ -22,7 +22,7 @@ REGISTERS = {"pred": "p", "b8": "c", "b16": "h", "u16": "us", "s16": "ss", "b32"
              "b64": "d", "u64": "ul", "s64": "sl", "f64": "dd", "f16": "hh"}
 SIZES = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 BODY = ".reg " + "; .reg ".join(f".{t} {n}<8>" for t, n in REGISTERS.items()) + ";\n"
-MODULE = ".global .align 16 .b8 gb[64];\n"
+MODULE = ".global .align 16 .b8 gb[64];\n.const .align 16 .b8 kb[64];\n"
 
 
 def read_table(path):

@@ -525,7 +525,7 @@ HANDLER(isspacep)
             yes = pa_;
             break;
         case SG_SP_GLOBAL:
-            yes = !sh && !lo && !pa_;
+            yes = !sh && !lo; /* parameters, too */
             break;
         default:
             break;
