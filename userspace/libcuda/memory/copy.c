@@ -325,6 +325,18 @@ static CUresult copy_capture(const char *call, const struct vcu_copy *c, uint64_
     return send_whole(c, dst, src, is_certain(c) ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
+/*
+ * Unified addressing: a side that the call says is host memory may be device memory, as when a program
+ * hands cuBLAS a result on the device in the mode for the host. Not where this process has memory of
+ * its own at that address, which the call then means.
+ */
+static void reveal_device(struct vcu_copy_end *e)
+{
+    if (!e->device && vcu_memory_is_device(e->addr, 0) &&
+        !lnk_memory_mapped((const void *)(uintptr_t)e->addr, 1))
+        e->device = true;
+}
+
 CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from)
 {
     *to = *from = 0;
@@ -341,6 +353,8 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
     *from = vcu_copy_extent(&c->src, c);
     if (*to == 0 || *from == 0 || c->dst.addr == 0 || c->src.addr == 0)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a NULL address, or a size that wraps");
+    reveal_device(&c->dst);
+    reveal_device(&c->src);
     return CUDA_SUCCESS;
 }
 

@@ -466,6 +466,64 @@ CASE(copy_bad_address, CF_CTX)
     free(h);
 }
 
+/* Unified addressing: device memory where a call names host memory, as cuBLAS does for results on the device. */
+CASE(copy_host_is_device, CF_CTX)
+{
+    static const size_t sizes[] = {16, 4096, 1 << 20};
+    enum { MOST = 1 << 20 };
+    unsigned char *a = malloc(MOST), *b = malloc(MOST);
+    CUdeviceptr p = 0, q = 0;
+    CUstream s = NULL;
+
+    cf_need_true("memory", a && b);
+    NEED(cuMemAlloc(&p, MOST));
+    NEED(cuMemAlloc(&q, MOST));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t n = sizes[i];
+        CUDA_MEMCPY2D rows = {
+            .srcMemoryType = CU_MEMORYTYPE_HOST,
+            .srcHost = (const void *)(uintptr_t)p,
+            .srcPitch = n / 4,
+            .dstMemoryType = CU_MEMORYTYPE_HOST,
+            .dstHost = (void *)(uintptr_t)q,
+            .dstPitch = n / 4,
+            .WidthInBytes = n / 4 - 1,
+            .Height = 4,
+        };
+
+        for (int form = 0; form < 5; form++) {
+            CUresult r;
+            bool ok;
+
+            cf_pattern(a, n, (unsigned)(n + (size_t)form));
+            ok = cuMemcpyHtoD(p, a, n) == CUDA_SUCCESS && cuMemsetD8(q, 0, n) == CUDA_SUCCESS &&
+                 cuCtxSynchronize() == CUDA_SUCCESS;
+            r = form == 0   ? cuMemcpyDtoH((void *)(uintptr_t)q, p, n)
+                : form == 1 ? cuMemcpyHtoD(q, (const void *)(uintptr_t)p, n)
+                : form == 2 ? cuMemcpyDtoHAsync((void *)(uintptr_t)q, p, n, s)
+                : form == 3 ? cuMemcpyHtoDAsync(q, (const void *)(uintptr_t)p, n, s)
+                            : cuMemcpy2DAsync(&rows, s);
+            ok = ok && r == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+                 cuMemcpyDtoH(b, q, n) == CUDA_SUCCESS;
+            for (size_t k = 0; ok && k < n; k++)
+                ok = b[k] == (form == 4 && (k + 1) % (n / 4) == 0 ? 0 : a[k]);
+            cf_true(form == 0   ? "to_host"
+                    : form == 1 ? "to_device"
+                    : form == 2 ? "to_host_async"
+                    : form == 3 ? "to_device_async"
+                                : "rows",
+                    ok);
+        }
+    }
+    RC("beyond", cuMemcpyDtoH((void *)(uintptr_t)(q + MOST / 2), p, MOST), CUDA_ERROR_INVALID_VALUE);
+    OK("stream_destroy", cuStreamDestroy(s));
+    OK("free_p", cuMemFree(p));
+    OK("free_q", cuMemFree(q));
+    free(a);
+    free(b);
+}
+
 /* The guide, "Stream and Event Behavior": a copy may be issued to a stream of another context. */
 CASE(copy_other_stream, CF_CTX)
 {
