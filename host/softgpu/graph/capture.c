@@ -310,7 +310,8 @@ bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_grap
     return true;
 }
 
-CUresult sg_capture_check_legacy(struct sg_stream *s)
+/* The captures with which a use of this legacy stream would be synchronised; under the issue lock. */
+static CUresult check_implicit(struct sg_stream *s, bool use)
 {
     CUresult r = CUDA_SUCCESS;
 
@@ -319,11 +320,28 @@ CUresult sg_capture_check_legacy(struct sg_stream *s)
     pthread_mutex_lock(&sg_graph_lock);
     for (struct sg_stream *o = s->ctx->streams; o; o = o->next) {
         if (o->front->capture && o->green == s->green && !(o->flags & CU_STREAM_NON_BLOCKING)) {
-            o->front->capture->invalid = true;
+            o->front->capture->invalid |= use;
             r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
     }
     pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult sg_capture_check_legacy(struct sg_stream *s)
+{
+    return check_implicit(s, true);
+}
+
+CUresult sg_capture_check_query(struct sg_stream *s)
+{
+    CUresult r;
+
+    if (!atomic_load(&sg_captures) || !s->legacy)
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&s->ctx->issue);
+    r = check_implicit(s, false);
+    pthread_mutex_unlock(&s->ctx->issue);
     return r;
 }
 

@@ -394,6 +394,9 @@ extern const struct sg_graph_hooks sg_graph_hooks; /* for sg_init() */
 bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r);
 /* Under the issue lock of s: refuses work on the legacy stream while blocking streams capture. */
 CUresult sg_capture_check_legacy(struct sg_stream *s);
+/* For calls that ask whether s captures: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT for the legacy stream
+ * while blocking streams capture, whose captures go on (CUDA driver API, cuStreamIsCapturing). */
+CUresult sg_capture_check_query(struct sg_stream *s);
 /* For calls that query an event: true if it is part of a capture in progress, which is
    invalidated. */
 bool sg_capture_ask_event(struct sg_event *e);

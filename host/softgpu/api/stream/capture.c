@@ -213,6 +213,9 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
     }
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
+    r = sg_capture_check_query(s);
+    if (r != CUDA_SUCCESS)
+        return r;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     pthread_mutex_lock(&sg_graph_lock);
     struct sg_front *f = s->front;

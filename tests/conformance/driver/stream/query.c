@@ -347,3 +347,38 @@ CASE(query_error, CF_ALONE | CF_CTX)
     again = cuStreamQuery(s);
     RC("fault_of_the_stream", again, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
+
+/* The legacy stream is asked while a blocking stream captures: an error, and the capture goes on. */
+CASE(query_capture_implicit, CF_CTX)
+{
+    CUstream blocking = NULL, other = NULL;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    CUgraph g = NULL;
+
+    NEED(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK("before", cuStreamIsCapturing(NULL, &status));
+    NEED(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    RC("null", cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    RC("legacy", cuStreamIsCapturing(CU_STREAM_LEGACY, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    RC("info", cuStreamGetCaptureInfo(NULL, &status, &id, NULL, NULL, NULL, NULL),
+       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    RC("no_status", cuStreamIsCapturing(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK("other", cuStreamIsCapturing(other, &status));
+    cf_u64("other_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
+    OK("itself", cuStreamIsCapturing(blocking, &status));
+    cf_u64("itself_status", status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK("end", cuStreamEndCapture(blocking, &g));
+    OK("graph", cuGraphDestroy(g));
+    OK("after", cuStreamIsCapturing(NULL, &status));
+    cf_u64("after_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
+    /* A non-blocking stream has nothing to do with it. */
+    NEED(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("beside", cuStreamIsCapturing(NULL, &status));
+    cf_u64("beside_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
+    NEED(cuStreamEndCapture(other, &g));
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(other));
+    NEED(cuStreamDestroy(blocking));
+}
