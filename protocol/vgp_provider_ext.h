@@ -40,13 +40,14 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 CUresult sg_host_register_private(void *p, size_t size);
 
 /*
- * Has fn(arg) called once the work of the event's latest record is complete, also if it failed, on
+ * Has fn(arg, r) called once the work of the event's latest record is complete, also if it failed, on
  * the thread that completes work of the stream: earlier than a thread could be woken that waits in
- * cuEventSynchronize(). fn may call the API, but must not wait for work. False: it will not be
- * called; the caller queries or waits as before (the work is complete already, was recorded by
- * another process, or memory is short). Any thread; needs no context.
+ * cuEventSynchronize(). r is what that call would return. fn may call the API, but must not wait for
+ * work, not even for the event: it may have been recorded again. False: it will not be called; the
+ * caller queries or waits as before (the work is complete already, was recorded by another process,
+ * or memory is short). Any thread; needs no context.
  */
-bool sg_event_when(CUevent event, void (*fn)(void *arg), void *arg);
+bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg);
 
 /* Sets whether linear copies issued by this thread use non-temporal stores: for a reader on a
  * processor that shares no cache with the writer, or for sizes beyond the caches. */

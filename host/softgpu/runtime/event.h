@@ -64,6 +64,6 @@ CUevent sg_event_of(struct sg_op *op);
 bool sg_event_node_record(struct sg_op *node, struct sg_op *op, struct sg_stream *s);
 bool sg_event_node_wait(struct sg_op *node, struct sg_op *op);
 /* See vgp_provider_ext.h; watch.c. */
-bool sg_event_when(CUevent event, void (*fn)(void *arg), void *arg);
+bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg);
 
 #endif

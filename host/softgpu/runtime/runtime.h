@@ -246,16 +246,16 @@ struct sg_stream {
 };
 
 /*
- * Has the stream's thread call fn(arg) once operation `seq` is complete; the thread holds no lock
- * then, and fn may call the driver API but must not wait for work. False: it will not be called,
- * because the operation is complete already, the stream has no thread or is at its end, or out of
- * memory.
+ * Has the stream's thread call fn(arg, r) once operation `seq` is complete, where r is the result of
+ * waiting for it; the thread holds no lock then, and fn may call the driver API but must not wait for
+ * work. False: it will not be called, because the operation is complete already, the stream has no
+ * thread or is at its end, or out of memory.
  */
-bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg), void *arg);
+bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg, CUresult r), void *arg);
 /* For the stream's thread; the first two under s->lock. */
 bool sg_watch_due(const struct sg_stream *s);
 struct sg_watch *sg_watches_take(struct sg_stream *s); /* those due; freed by sg_watches_run() */
-void sg_watches_run(struct sg_watch *due);
+void sg_watches_run(struct sg_stream *s, struct sg_watch *due);
 
 /* ctx may be a green context. The first stream of a context is its default stream. */
 CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct sg_stream **out);

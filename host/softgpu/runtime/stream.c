@@ -320,7 +320,7 @@ static void *stream_main(void *arg)
         pthread_mutex_unlock(&s->lock);
         if (!op && !due)
             break;
-        sg_watches_run(due);
+        sg_watches_run(s, due);
         if (op)
             op_execute(op, s);
     }

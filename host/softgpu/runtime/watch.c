@@ -12,11 +12,11 @@
 struct sg_watch {
     SG_OWNED struct sg_watch *next;
     uint64_t seq;
-    void (*fn)(void *arg);
+    void (*fn)(void *arg, CUresult r);
     void *arg;
 };
 
-bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg), void *arg)
+bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg, CUresult r), void *arg)
 {
     struct sg_watch *w = malloc(sizeof(*w));
     bool ok;
@@ -63,18 +63,20 @@ struct sg_watch *sg_watches_take(struct sg_stream *s)
     return due;
 }
 
-void sg_watches_run(struct sg_watch *due)
+/* A function called stands for a wait that is over, and has the result of one. */
+void sg_watches_run(struct sg_stream *s, struct sg_watch *due)
 {
     while (due) {
         struct sg_watch *w = due;
 
         due = w->next;
-        w->fn(w->arg);
+        atomic_fetch_add(&sg_waits, 1);
+        w->fn(w->arg, sg_see_fault(s->ctx));
         free(w);
     }
 }
 
-bool sg_event_when(CUevent event, void (*fn)(void *arg), void *arg)
+bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg)
 {
     SG_AUTO struct sg_event *e = NULL;
     SG_AUTO struct sg_stream *s = NULL;

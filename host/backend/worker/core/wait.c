@@ -179,7 +179,7 @@ static CUresult land_as_is(struct wrk_worker *w, struct wrk_wait *wait, CUresult
     return r;
 }
 
-/* Runs finish and land, replies and frees. The wait's context is current on this thread. */
+/* Runs finish and land, replies and frees. If there is a finish, the wait's context is current on this thread. */
 static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_waits *ws = &w->waits;
@@ -401,13 +401,16 @@ void wrk_waits_prepare(struct wrk_worker *w)
     pthread_mutex_unlock(&w->waits.lock);
 }
 
-/* On a thread of the provider, when the event that is left is complete. */
-static void wait_told(void *arg)
+/*
+ * On a thread of the provider, when the event that is left is complete. It is not waited for again: the
+ * application may have recorded its event anew, for work that this very thread has to do.
+ */
+static void wait_told(void *arg, CUresult r)
 {
     struct wrk_wait *wait = arg;
 
-    wait_out(wait->w, wait);
-    wrk_provider.cuCtxSetCurrent(NULL);
+    wait->done = wait->nevents;
+    wait_complete(wait->w, wait, r);
 }
 
 /*

@@ -21,12 +21,14 @@ static struct wrk_worker *w; /* another for each test: a waiter of the last one 
 static _Atomic int on_event, synchronized;
 static _Thread_local CUcontext current;
 static unsigned created;
+static struct vgp_window_shared shared;
 static sem_t done; /* where waiters sleep */
 /* What the provider was asked to call. */
 static bool refuse;
 static unsigned asked;
 static CUevent asked_for;
-static void (*fn)(void *);
+static void (*fn)(void *, CUresult);
+static CUresult told; /* and with what result it calls it */
 static void *fn_arg;
 
 static CUresult query(CUstream s)
@@ -77,7 +79,7 @@ static CUresult set_current(CUcontext c)
     return CUDA_SUCCESS;
 }
 
-static bool when(CUevent event, void (*f)(void *), void *arg)
+static bool when(CUevent event, void (*f)(void *, CUresult), void *arg)
 {
     asked++;
     asked_for = event;
@@ -109,6 +111,8 @@ static int setup(void **state)
     synchronized = 0;
     refuse = false;
     fn = NULL;
+    told = CUDA_SUCCESS;
+    w->win.shared = &shared;
     sem_init(&done, 0, 0);
     return w->doorbell < 0 ? -1 : 0;
 }
@@ -131,18 +135,20 @@ static struct wrk_wait *start(unsigned events, bool borrows)
 static void *call(void *arg)
 {
     (void)arg;
-    fn(fn_arg);
+    fn(fn_arg, told);
     return current;
 }
 
-/* On another thread, as the provider does; returns the context that is left current there. */
+/*
+ * On another thread, as the provider does; returns the context that is left current there. The event is busy
+ * again: a call that waited for it would sleep for ever on the thread that has to complete it.
+ */
 static void *called(void)
 {
     void *left = NULL;
     pthread_t t;
 
     assert_non_null(fn);
-    on_event = CUDA_SUCCESS;
     assert_int_equal(pthread_create(&t, NULL, call, NULL), 0);
     pthread_join(t, &left);
     return left;
@@ -160,10 +166,22 @@ static void test_told(void **state)
             assert_ptr_equal(asked_for, BORROWED);
         assert_non_null(w->waits.flight); /* a context that ends waits for it */
         assert_null(called());
-        assert_int_equal(synchronized, borrows + 1); /* the application's call is made all the same */
+        assert_int_equal(synchronized, 0);
         assert_null(w->waits.flight);
         assert_int_equal(w->waits.threads, 0);
     }
+}
+
+/* The result of the wait is the one that the provider has. */
+static void test_told_failure(void **state)
+{
+    (void)state;
+    told = CUDA_ERROR_ILLEGAL_ADDRESS;
+    start(0, true);
+    wrk_waits_hand_over(w);
+    assert_null(called());
+    assert_int_equal(atomic_load(&w->sticky), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(shared.sticky_result, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* An event of the client that is destroyed meanwhile is there until the wait is over. */
@@ -242,7 +260,8 @@ static void test_blocking(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {T(test_told), T(test_destroyed), T(test_waiter), T(test_blocking)};
+    const struct CMUnitTest tests[] = {T(test_told), T(test_told_failure), T(test_destroyed), T(test_waiter),
+                                       T(test_blocking)};
 
     return cmocka_run_group_tests_name("waits told", tests, NULL, NULL);
 }

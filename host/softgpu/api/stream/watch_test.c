@@ -7,15 +7,16 @@
 
 struct told {
     CUevent event;
-    _Atomic int calls, state; /* the event's, as the function saw it */
+    _Atomic int calls, result, state; /* the event's, as the function saw it */
     _Atomic pthread_t thread;
 };
 
-static void tell(void *arg)
+static void tell(void *arg, CUresult r)
 {
     struct told *t = arg;
 
     t->thread = pthread_self();
+    t->result = (int)r;
     t->state = (int)cuEventQuery(t->event);
     t->calls++;
 }
@@ -118,6 +119,7 @@ static void test_recorded_again(void **state)
     OK(cuEventRecord(t.event, other));
     gate_open(&first);
     await(&t, 1);
+    assert_int_equal(t.result, CUDA_SUCCESS);
     assert_int_equal(t.state, CUDA_ERROR_NOT_READY); /* that of the second record */
     gate_open(&second);
     OK(cuCtxSynchronize());
@@ -150,6 +152,7 @@ static void test_failed(void **state)
     assert_true(sg_event_when(t.event, tell, &t));
     gate_open(&g);
     await(&t, 1);
+    assert_int_equal(t.result, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(t.state, CUDA_ERROR_ILLEGAL_ADDRESS);
     OK(cuCtxDestroy_v2(c));
 }

@@ -340,6 +340,48 @@ CASE(wait_not_behind, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+static void *await_event(void *event)
+{
+    add_result = cuEventSynchronize(event);
+    return NULL;
+}
+
+/* A wait is for the record before it: an event may be recorded again meanwhile, in the same stream too. */
+CASE(wait_recorded_again, CF_ALONE | CF_CTX)
+{
+    CUstream s = NULL, b = NULL;
+    CUevent e = NULL;
+    unsigned failed = 0;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    for (unsigned i = 0; i < 4; i++) {
+        struct cf_gate *first = cf_gate_put(s), *second;
+        CUstream again = i % 2 ? b : s;
+        pthread_t t;
+
+        NEED(cuEventRecord(e, s));
+        cf_need_true("thread", pthread_create(&t, NULL, await_event, e) == 0);
+        usleep(20000); /* most likely it waits now */
+        second = cf_gate_put(again);
+        if (i % 2) /* work of the first stream behind that of the other one, which the event stands for */
+            failed += cuStreamWaitEvent(b, e, 0) != CUDA_SUCCESS;
+        failed += cuEventRecord(e, again) != CUDA_SUCCESS;
+        failed += cuStreamWaitEvent(s, e, 0) != CUDA_SUCCESS;
+        cf_gate_open(first);
+        usleep(20000);
+        cf_gate_open(second);
+        pthread_join(t, NULL);
+        failed += add_result != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(s) != CUDA_SUCCESS;
+    }
+    cf_u64("failed", failed, 0);
+    OK("event", cuEventDestroy(e));
+    OK("b", cuStreamDestroy(b));
+    OK("s", cuStreamDestroy(s));
+}
+
 /*
  * Kernels always complete before a wait returns: their writes to host memory are visible after it.
  */
