@@ -139,7 +139,7 @@ static void test_failed(void **state)
     CUdeviceptr nowhere = 16;
     uint32_t n = 1, value = 1;
     void *args[] = {&nowhere, &value, &n};
-    CUmodule m;
+    CUmodule m = NULL;
     CUfunction f = get_kernel(&m, "fill");
     CUstream s;
 
