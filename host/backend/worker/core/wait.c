@@ -208,7 +208,8 @@ static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult 
         wrk_flight_finish(w, wait);
     } else {
         wrk_flight_leave(w, wait);
-        ws->landings += wait->land != NULL;
+        if (wait->land) /* on the dispatcher, whose count it is; others do not even store its old value */
+            ws->landings++;
         reply(w, wait, wait->land ? wait->land(w, wait, r) : r);
     }
     if (atomic_load(&ws->to_land) && !dispatcher)
