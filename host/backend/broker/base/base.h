@@ -329,6 +329,12 @@ struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int key);
  */
 int brk_lines_key_of_peer(int fd);
 
+/* ---- thread.c ---- */
+
+/* Starts a detached thread with a small stack (64 KiB) and all signals blocked, for a system call
+ * that may hold up the loop. False: no thread. */
+bool brk_thread_start(void *(*fn)(void *), void *arg);
+
 /* ---- foreign.c ---- */
 
 /* Closes a descriptor received from a peer, without waiting for the close. */

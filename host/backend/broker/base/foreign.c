@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,7 +27,6 @@
 #define THREADS_MAX 64u  /* each closes a descriptor that may block */
 #define QUEUED_MAX 4096u /* messages drained from a socket: more than it can hold */
 #define CROWD 256u       /* length of the list at which it is crowded */
-#define STACK_BYTES (64u << 10)
 /* size of an in-memory file that is closed as fast as handed to a thread */
 #define PAGES_FEW (256u << 10)
 
@@ -63,25 +61,6 @@ static void *close_list(void *arg)
     return NULL;
 }
 
-static bool start_thread(struct closing *c)
-{
-    sigset_t all, was;
-    pthread_attr_t at;
-    pthread_t t;
-    bool ok;
-
-    if (pthread_attr_init(&at))
-        return false;
-    pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&at, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are handled by the loop */
-    ok = !pthread_create(&t, &at, close_list, c);
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    pthread_attr_destroy(&at);
-    return ok;
-}
-
 /* A descriptor that cannot be queued stays open, which costs a descriptor but no time. */
 static void close_later(struct closing *c, int fd)
 {
@@ -100,7 +79,7 @@ static void close_later(struct closing *c, int fd)
     start = c->threads < c->most;
     c->threads += start;
     pthread_mutex_unlock(&lock);
-    if (start && !start_thread(c)) {
+    if (start && !brk_thread_start(close_list, c)) {
         pthread_mutex_lock(&lock);
         c->threads--; /* another or the next thread takes over the list */
         pthread_mutex_unlock(&lock);

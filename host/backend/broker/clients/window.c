@@ -12,15 +12,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
-
-#define STACK_BYTES (64u << 10)
 
 struct clearing {
     struct clearing *next;
@@ -84,25 +81,6 @@ static bool watch_done(void)
     return false;
 }
 
-static bool start_thread(struct clearing *w)
-{
-    sigset_t all, was;
-    pthread_attr_t at;
-    pthread_t t;
-    bool ok;
-
-    if (pthread_attr_init(&at))
-        return false;
-    pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&at, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are handled by the loop */
-    ok = !pthread_create(&t, &at, clear_slice, w);
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    pthread_attr_destroy(&at);
-    return ok;
-}
-
 bool brk_window_clear(struct brk_client *c)
 {
     struct clearing *w = watch_done() ? malloc(sizeof(*w)) : NULL;
@@ -112,7 +90,7 @@ bool brk_window_clear(struct brk_client *c)
     *w = (struct clearing){
         .client = c, .fd = c->window_fd, .offset = (off_t)c->window_offset, .size = (off_t)c->window_size};
     c->clearing = true;
-    if (start_thread(w))
+    if (brk_thread_start(clear_slice, w))
         return true;
     c->clearing = false;
     free(w);
