@@ -86,6 +86,14 @@ struct sg_ahead {
 
 #define SG_FLAT_UNITS 512u /* of 128 bytes: upper bound for special registers and hoisted values */
 
+/* Addresses of the constant variables of a module: ascending, without overlaps. */
+struct sg_const_space {
+    uint32_t n;
+    struct sg_const_range {
+        uint64_t start, size; /* bytes */
+    } at[];
+};
+
 /* A decoded kernel. */
 struct sg_code {
     const char *name;
@@ -107,8 +115,10 @@ struct sg_code {
     uint32_t nranges; /* upper bound of the instructions' idx */
     uint32_t num_regs;
     uint32_t mxcsr;
-    bool ordered;  /* adds floating-point numbers atomically: the result depends on block order */
-    bool launches; /* calls the device runtime: kernels that launch kernels */
+    bool ordered;    /* adds floating-point numbers atomically: the result depends on block order */
+    bool launches;   /* calls the device runtime: kernels that launch kernels */
+    bool asks_const; /* has an isspacep of .const or .global, for which const_space is set */
+    const struct sg_const_space *const_space; /* the module's */
     struct sg_ahead ahead[SG_AHEAD_COUNT];
     bool zero_regs;        /* some register may be read before it is written */
     bool rows;             /* only for blocks whose rows are whole warps: sg_block_in_rows() */

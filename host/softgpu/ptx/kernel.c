@@ -51,6 +51,10 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
 
         for (uint32_t i = 0; i < k->code.nrelocs; i++)
             ready &= sg_reloc_value(k->module, &k->code.relocs[i]) != 0;
+        if (k->code.asks_const && !k->code.const_space) {
+            k->result = sg_const_space(k->module, &k->code.const_space);
+            ready &= k->code.const_space != NULL;
+        }
         if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
             k->relocated = ready;
@@ -77,6 +81,7 @@ static struct sg_code *decode_special(struct sg_kernel *k, bool column)
         c->rows = !column;
         c->column = column;
         r = decode_verified(k, c, &diag);
+        c->const_space = k->code.const_space;
     }
     if (r) {
         free(c);
@@ -210,6 +215,7 @@ void sg_module_free(struct sg_module *m)
         sg_func_clear(&m->funcs[i]);
     for (uint32_t i = 0; i < m->nvars; i++)
         free(m->vars[i].name);
+    free(m->const_space);
     for (uint32_t i = 0; i < m->nshared; i++)
         free(m->shared[i].name);
     for (uint32_t i = 0; i < m->nopaques; i++)

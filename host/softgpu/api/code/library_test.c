@@ -91,6 +91,62 @@ static void test_occupancy_of_shared(void **state)
     ctx_end(c);
 }
 
+#define CONSTANTS 300
+
+static unsigned spaces_of(CUfunction f, CUdeviceptr out, CUdeviceptr a)
+{
+    void *args[] = {&out, &a};
+    uint32_t got = 9;
+
+    OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(cuMemcpyDtoH_v2(&got, out, sizeof(got)));
+    return got;
+}
+
+/* isspacep.const and .global of the first and the last byte of many constant variables, and of what is around them. */
+static void test_constant_space(void **state)
+{
+    static char text[32768];
+    enum { CONST = 1, GLOBAL = 2 };
+    int n = snprintf(text, sizeof(text), "%s",
+                     ".version 8.0\n.target sm_80\n.address_size 64\n.global .b32 g;\n");
+    CUcontext c = ctx_begin();
+    CUdeviceptr out, a;
+    CUfunction f;
+    CUmodule m;
+    size_t size;
+
+    (void)state;
+    for (int i = 0; i < CONSTANTS; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ".const .align 8 .b8 c%d[%d];\n", i, 1 + i % 9);
+    snprintf(text + n, sizeof(text) - (size_t)n, "%s",
+             ".visible .entry k(.param .u64 o, .param .u64 a)\n{\n.reg .b64 %rd<2>;\n.reg .b32 %r<3>;\n"
+             ".reg .pred %p<2>;\nld.param.u64 %rd0, [o];\nld.param.u64 %rd1, [a];\n"
+             "isspacep.const %p0, %rd1;\nisspacep.global %p1, %rd1;\nselp.u32 %r0, 1, 0, %p0;\n"
+             "selp.u32 %r1, 2, 0, %p1;\nadd.u32 %r2, %r0, %r1;\nst.global.u32 [%rd0], %r2;\nret;\n}\n");
+    OK(cuModuleLoadData(&m, text));
+    OK(cuModuleGetFunction(&f, m, "k"));
+    OK(cuMemAlloc_v2(&out, 4));
+    for (int i = 0; i < CONSTANTS; i += 23) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "c%d", i);
+        OK(cuModuleGetGlobal_v2(&a, &size, m, name));
+        assert_int_equal(size, 1 + i % 9);
+        assert_int_equal(spaces_of(f, out, a), CONST);
+        assert_int_equal(spaces_of(f, out, a + size - 1), CONST);
+        if (size % 8) /* up to the alignment of what may follow */
+            assert_int_equal(spaces_of(f, out, a + size), GLOBAL);
+    }
+    OK(cuModuleGetGlobal_v2(&a, &size, m, "g"));
+    assert_int_equal(spaces_of(f, out, a), GLOBAL);
+    assert_int_equal(spaces_of(f, out, out), GLOBAL);
+    OK(cuMemFree_v2(out));
+    OK(cuModuleUnload(m));
+    ctx_end(c);
+}
+
 const struct CMUnitTest library_tests[] = {cmocka_unit_test(test_unloaded_while_used),
+                                           cmocka_unit_test(test_constant_space),
                                            cmocka_unit_test(test_occupancy_of_shared)};
 const size_t n_library_tests = sizeof(library_tests) / sizeof(library_tests[0]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers: branches, predicates, modes, barriers, timers, traps, printf. */
 #include "exec/ops/handler.h"
+#include "exec/run.h"
 #include "exec/heap.h"
 #include "exec/printf.h"
 #include "exec/code.h"
@@ -505,8 +506,26 @@ HANDLER(assertfail)
     return sg_assertfail(w, in);
 }
 
+static bool in_const_space(const struct sg_const_space *c, u64 a)
+{
+    uint32_t low = 0, high = c ? c->n : 0;
+
+    while (low < high) {
+        const uint32_t at = low + (high - low) / 2;
+
+        if (a < c->at[at].start)
+            high = at;
+        else if (a - c->at[at].start >= c->at[at].size)
+            low = at + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
 HANDLER(isspacep)
 {
+    const struct sg_const_space *consts = w->cta->run->code->const_space;
     const u64 *pa = SRC(u64, a);
     u32 r = 0;
 
@@ -525,7 +544,10 @@ HANDLER(isspacep)
             yes = pa_;
             break;
         case SG_SP_GLOBAL:
-            yes = !sh && !lo; /* parameters, too */
+            yes = !sh && !lo && !in_const_space(consts, a); /* parameters, too */
+            break;
+        case SG_SP_CONST:
+            yes = in_const_space(consts, a);
             break;
         default:
             break;

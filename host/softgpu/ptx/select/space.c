@@ -44,42 +44,12 @@ int sg_emit_cvta(struct sg_dec *d)
     return d->err;
 }
 
-/* Most constant variables that isspacep compares with. */
-#define MAX_CONSTANTS 256
-
-/* A predicate: the address a lies in a constant variable of the module. NONE: there is no such variable. */
-static uint32_t in_constants(struct sg_dec *d, uint32_t a)
-{
-    uint32_t any = NONE, n = 0;
-
-    for (uint32_t i = 0; i < d->m->nvars && !d->err; i++) {
-        const struct sg_var *v = &d->m->vars[i];
-        uint32_t offset, p;
-
-        if (!v->is_const || !v->size)
-            continue;
-        if (n++ == MAX_CONSTANTS) {
-            sg_dec_refuse(d, "too many constant variables");
-            break;
-        }
-        offset = sg_temp(d, SG_TY_B64);
-        p = sg_temp(d, SG_TY_PRED);
-        sg_emit(d, "sub.b64", offset, a, sg_const_sym(d, i, 0), NONE);
-        sg_emit(d, "setp.lt.u64", p, offset, sg_const64(d, v->size), NONE);
-        if (any == NONE)
-            any = p;
-        else
-            sg_emit(d, "or.pred", any, any, p, NONE);
-    }
-    return any;
-}
-
 int sg_emit_isspacep(struct sg_dec *d)
 {
     const bool cluster = sg_mod(d, "shared::cluster");
     const struct sg_opnd *o = &d->ops[1];
     enum sg_space sp = sg_take_space(d);
-    uint32_t i, a, dst, constant = NONE;
+    uint32_t i, a, dst;
 
     if (sp == SG_SP_GENERIC)
         return sg_dec_syntax(d, "isspacep: a state space expected");
@@ -90,19 +60,10 @@ int sg_emit_isspacep(struct sg_dec *d)
     } else {
         a = sg_src(d, 1, SG_TY_U64);
     }
-    if (sp == SG_SP_CONST || sp == SG_SP_GLOBAL)
-        constant = in_constants(d, a);
+    d->code->asks_const |= sp == SG_SP_CONST || sp == SG_SP_GLOBAL;
     dst = sg_dst(d, 0, SG_TY_PRED);
-    if (sp == SG_SP_CONST && constant != NONE) {
-        sg_emit(d, "mov.pred", dst, constant, NONE, NONE);
-        return d->err;
-    }
     i = sg_emit(d, sp == SG_SP_SHARED ? "isspacep.cluster" : "isspacep", dst, a, NONE, NONE);
     if (!d->err)
         d->insns[i].imm = sp == SG_SP_SHARED ? cluster : (int64_t)sp;
-    if (constant != NONE) { /* they lie in no other space */
-        sg_emit(d, "not.pred", constant, constant, NONE, NONE);
-        sg_emit(d, "and.pred", dst, dst, constant, NONE);
-    }
     return d->err;
 }
