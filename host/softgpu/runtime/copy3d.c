@@ -10,7 +10,7 @@ static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_
 {
     uint64_t t;
 
-    /* Left out: rows and slices of what is copied, next to each other, at whatever place they begin. */
+    /* Pitch 0: the rows are dense. The offset then counts from a row to the next. */
     const bool dense = !s->pitch;
 
     if (dense)

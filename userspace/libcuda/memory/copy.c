@@ -327,13 +327,15 @@ static CUresult copy_capture(const char *call, const struct vcu_copy *c, uint64_
 
 /*
  * Unified addressing: a side that the call says is host memory may be device memory, as when a program
- * hands cuBLAS a result on the device in the mode for the host. Not where this process has memory of
- * its own at that address, which the call then means.
+ * hands cuBLAS a result on the device in the mode for the host. Not where the process
+ * has a mapping at that address: the call then means that mapping.
  */
 static void reveal_device(struct vcu_copy_end *e)
 {
-    if (!e->device && vcu_memory_is_device(e->addr, 0) &&
-        !lnk_memory_mapped((const void *)(uintptr_t)e->addr, 1))
+    struct vcu_place p;
+
+    if (!e->device && vcu_memory_next(e->addr, 1, &p) && p.m.kind != VCU_MEM_MANAGED &&
+        p.m.kind != VCU_MEM_SHADOW && !lnk_memory_mapped((const void *)(uintptr_t)e->addr, 1))
         e->device = true;
 }
 

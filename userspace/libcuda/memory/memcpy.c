@@ -135,10 +135,14 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
     }
 }
 
-/* Start of the copy on that side. False: invalid, or its rows are longer than its pitch. */
-static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t y, uint64_t z)
+/* Start of the copy on that side. pitch: as given, 0: dense rows. False: invalid, or the rows are
+ * longer than the pitch given. */
+static bool advance(struct vcu_copy_end *e, uint64_t pitch, uint64_t width, uint64_t x, uint64_t y,
+                    uint64_t z)
 {
     uint64_t rows, bytes;
+
+    e->pitch = pitch != 0 ? pitch : width;
 
     if (e->array) {
         e->x = x;
@@ -150,7 +154,7 @@ static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t
         __builtin_mul_overflow(rows, e->pitch, &bytes) || __builtin_add_overflow(bytes, x, &bytes) ||
         __builtin_add_overflow(e->addr, bytes, &e->addr) ||
         __builtin_mul_overflow(e->pitch, e->height, &rows) || __builtin_add_overflow(x, width, &x) ||
-        (e->pitch != width && x > e->pitch))
+        (pitch != 0 && x > pitch))
         return false;
     if (bytes >= VCU_ASK_ABOVE) /* the kind of memory at the address is looked up */
         e->guessed = true;
@@ -187,13 +191,11 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
         return res;
     c.width = p->WidthInBytes;
     c.height = p->Height;
-    c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
-    c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c.src.height = c.dst.height = p->Height;
     if (c.src.addr == 0 || c.dst.addr == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!advance(&c.src, c.width, p->srcXInBytes, p->srcY, 0) ||
-        !advance(&c.dst, c.width, p->dstXInBytes, p->dstY, 0))
+    if (!advance(&c.src, p->srcPitch, c.width, p->srcXInBytes, p->srcY, 0) ||
+        !advance(&c.dst, p->dstPitch, c.width, p->dstXInBytes, p->dstY, 0))
         return CUDA_ERROR_INVALID_VALUE;
     return vcu_copy_run(call, &c);
 }
@@ -214,14 +216,12 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
         res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
     if (res != CUDA_SUCCESS)
         return res;
-    c->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
-    c->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c->src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
     c->dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
     if (c->src.addr == 0 || c->dst.addr == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return advance(&c->src, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
-                   advance(&c->dst, c->width, p->dstXInBytes, p->dstY, p->dstZ)
+    return advance(&c->src, p->srcPitch, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
+                   advance(&c->dst, p->dstPitch, c->width, p->dstXInBytes, p->dstY, p->dstZ)
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }

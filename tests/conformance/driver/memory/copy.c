@@ -427,6 +427,13 @@ CASE(copy_unspecified, CF_CTX | CF_UB)
         memset(b, 0xdd, ALL);
         OK("back", cuMemcpy3D(&c));
         cf_true("back_content", !memcmp(b + AT, a + AT, N) && b[AT - 1] == 0xdd && b[AT + N] == 0xdd);
+        /* A pitch that is given must hold the row and what lies before it. */
+        c.dstPitch = W;
+        RC("pitch_given", cuMemcpy3D(&c), CUDA_ERROR_INVALID_VALUE);
+        c.dstPitch = 0;
+        c.srcPitch = W;
+        c.srcXInBytes = X;
+        RC("source_pitch_given", cuMemcpy3D(&c), CUDA_ERROR_INVALID_VALUE);
     }
     OK("free", cuMemFree(p));
 }
