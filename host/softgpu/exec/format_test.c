@@ -143,7 +143,9 @@ static void test_count(void)
                 {"a star as precision", "%.*d|", 1, 2, 1},
                 {"32 arguments", "%d", 32, 32, 32},
                 {"33 arguments", "%d", 33, 32, 34},
-                {"what follows the 32nd", "%d.", 34, 32, 70}};
+                {"what follows the 32nd", "%d.", 34, 32, 70},
+                {"a star beyond the 32nd", "%*d", 17, 32, 19},
+                {"a star as the 32nd, its value beyond", "%d%*d%*d", 7, 31, 25}};
     static char text[8192];
     struct sg_fault f;
 

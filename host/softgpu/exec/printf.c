@@ -198,6 +198,16 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
     return p;
 }
 
+/* The number of arguments of the conversion at p: its own, and one for each star. */
+static int arguments_of(const char *p)
+{
+    int n = 1;
+
+    for (p++; *p && strchr("-+ #0123456789.*lhLzjt", *p); p++)
+        n += *p == '*';
+    return n;
+}
+
 /* Returns the number of arguments, -1 for no format, -2 after a fault. */
 static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t fmt,
                        uint64_t argp, struct out *o)
@@ -226,7 +236,7 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
             p += 2;
             continue;
         }
-        if (a.count >= MAX_ARGS) {
+        if (a.count + arguments_of(p) > MAX_ARGS) {
             put(o, p++, 1);
             continue;
         }

@@ -212,11 +212,12 @@ static const struct sg_family *find_family(const char *base)
 /* An operand of an instruction, perhaps a negated register. */
 static int parse_signed(struct sg_dec *d, struct sg_opnd *o)
 {
-    struct sg_lex sign = d->l;
+    struct sg_lex sign;
     bool minus = sg_tok_is(&d->l, '-');
     int r;
 
     if (minus) {
+        sign = d->l;
         sg_lex_next(&d->l);
         minus = d->l.tok.kind == SG_T_ID && !sg_tok_eq(&d->l.tok, "WARP_SZ");
         if (!minus) /* the sign of a constant */

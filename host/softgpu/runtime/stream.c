@@ -321,6 +321,13 @@ static void *stream_main(void *arg)
         if (!op && !due)
             break;
         sg_watches_run(s, due);
+        if (op && atomic_load(&s->completed) < op->seq - 1) {
+            sg_stream_wait(s, op->seq - 1); /* run by another thread */
+            pthread_mutex_lock(&s->lock);
+            due = sg_watches_take(s);
+            pthread_mutex_unlock(&s->lock);
+            sg_watches_run(s, due);
+        }
         if (op)
             op_execute(op, s);
     }

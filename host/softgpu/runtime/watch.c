@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions to be called when an operation of a stream is complete. The stream's own thread calls
- * them: whoever waits for the operation through one needs no thread of its own, which would have to
- * be woken between the completion and the reaction to it.
+ * Functions called when an operation of a stream completes, by the stream's own thread, before it
+ * runs a later operation: a wait needs no second thread, which would have to be woken first.
  */
 #include <stdlib.h>
 
@@ -63,7 +62,7 @@ struct sg_watch *sg_watches_take(struct sg_stream *s)
     return due;
 }
 
-/* A function called stands for a wait that is over, and has the result of one. */
+/* Each call stands for a completed wait and gets the wait's result. */
 void sg_watches_run(struct sg_stream *s, struct sg_watch *due)
 {
     while (due) {
