@@ -41,7 +41,7 @@ int brk_listen_unix(const char *path, int type, mode_t mode)
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    /* From the start, by no chmod(2) of a path that may be another file by then. */
+    /* Mode set by bind(2): chmod(2) of the path could follow a link that replaced the socket. */
     mode_t old = umask(~mode & 0777);
     int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
     umask(old);

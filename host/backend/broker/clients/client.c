@@ -121,7 +121,9 @@ static void send_start(struct brk_client *c)
     brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
 }
 
-/* The window is clean. */
+static void client_cleared(struct brk_client *c, bool ok);
+
+/* Takes a worker for a client whose window is zero. */
 static void client_wait(struct brk_client *c)
 {
     c->state = BRK_C_WAITING;
@@ -176,7 +178,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     }
     c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
     c->state = BRK_C_CLEARING;
-    if (c->slice && !brk_window_clear(c))
+    if (c->slice && !brk_window_clear(c, client_cleared))
         goto fail;
     *status = VGPU_S_OK;
     brk_totals.clients++;
@@ -202,18 +204,18 @@ static void client_end_now(struct brk_client *c)
     free(c);
 }
 
-/* The worker is gone. A slot of the VM's window memory is cleared, which gives the memory back; a
- * slot that cannot be is cleared for its next client. A socket client's window is its own file, and
- * may still be read there for the reason of its death. */
+/* The worker is gone. A slot of the VM's window memory is cleared, which gives the memory back. If
+ * no thread can be started, brk_client_create() clears the slot for its next client. A socket
+ * client's window is its own file, and may still be read there for the reason of its death. */
 static void client_end(struct brk_client *c)
 {
     release_quotas(c);
-    if (c->slice && !c->clean && brk_window_clear(c))
+    if (c->slice && !c->clean && brk_window_clear(c, client_cleared))
         return;
     client_end_now(c);
 }
 
-void brk_client_cleared(struct brk_client *c, bool ok)
+static void client_cleared(struct brk_client *c, bool ok)
 {
     c->clean = ok;
     if (c->state == BRK_C_ENDING) {
@@ -252,7 +254,7 @@ void brk_client_destroy(struct brk_client *c)
         return;
     }
     if (c->stuck)
-        c->ops->stuck(c); /* brk_client_cleared() goes on */
+        c->ops->stuck(c); /* client_cleared() goes on */
 }
 
 /* Tells the guest through the window, on which it may sleep and which it reads on waking. */
@@ -286,14 +288,14 @@ void brk_client_stuck(struct brk_client *c)
     grant_waiting(); /* its memory will not be released soon */
 }
 
-/* True while a clearing is in progress whose time is not over. The slot of one that takes longer is
- * lost until it ends: it must not reach the slot's next client. */
+/* Reports a clearing that exceeds its deadline: the slot stays taken until the clearing ends. True
+ * while a deadline is pending. */
 static bool clearing_expire(struct brk_client *c, uint64_t now_ns)
 {
     if (!c->clearing || c->stuck)
         return false;
     if (c->state == BRK_C_CLEARING ? now_ns <= c->patience_ns
-                                   : now_ns - c->ending_ns <= VGB_MS_TO_NS(VGB_REAP_MS))
+                                   : now_ns - c->clearing_ns <= VGB_MS_TO_NS(VGB_CLEAR_MS))
         return true;
     vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_ERROR,
                     "client %u (%s) keeps its slot: the file of the windows does not let it be cleared",
@@ -347,7 +349,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
     }
     /* It had not begun to serve the client: try another worker, unless it reported a reason. */
     if (was == BRK_C_STARTING && !said && c->tries < TRIES_MAX && vgb_now_ns() < c->patience_ns &&
-        brk_window_clear(c)) {
+        brk_window_clear(c, client_cleared)) {
         c->state = BRK_C_CLEARING;
         return;
     }

@@ -104,8 +104,9 @@ struct brk_client {
     uint64_t window_offset, window_size;
     /* the window is a slice of a file with other clients' windows */
     bool slice;
-    bool clean;                       /* no worker had the window since it was cleared */
-    bool clearing;                    /* by a thread, which uses window_fd */
+    bool clean;                       /* window zeroed, and given to no worker since */
+    bool clearing;                    /* a thread clears the window and uses window_fd */
+    uint64_t clearing_ns;             /* when that began */
     struct vgp_window_shared *shared; /* mapped header page */
     struct brk_client_region *regions;
     unsigned nregions;
@@ -155,7 +156,7 @@ struct brk_client_setup {
     unsigned slot;
     int lines;         /* key of its log budget, brk_lines_of() */
     const char *label; /* at most VGPU_LABEL_LEN bytes, not necessarily terminated */
-    int window_fd;     /* duplicated; of zeros unless `events` */
+    int window_fd;     /* duplicated; zero-filled by the caller unless `events` is set */
     uint64_t window_offset, window_size;
     int doorbell;       /* duplicated */
     bool events;        /* slot of a VM: woken through ops->wake instead of a futex */
@@ -171,10 +172,8 @@ void brk_client_new_doorbell(struct brk_client *c, int fd);
 /* ---- window.c ---- */
 
 /* Begins to zero the window, so that nothing of an earlier client is left, and to give its memory
- * back. True: brk_client_cleared() follows, from the loop. */
-bool brk_window_clear(struct brk_client *c);
-/* For window.c. */
-void brk_client_cleared(struct brk_client *c, bool ok);
+ * back. True: done(c, ok) follows, from the loop. */
+bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, bool ok));
 
 /* ---- regions.c ---- */
 

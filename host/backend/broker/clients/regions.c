@@ -90,8 +90,8 @@ static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, con
     return VGPU_S_OK;
 }
 
-/* Bytes that ending clients have pinned: soon free, but mapped until their workers are reaped. Those
- * of a worker that cannot be ended are not: they count as those of living clients. */
+/* Bytes pinned by ending clients: mapped until the worker is reaped. Workers that cannot be ended
+ * are not included. */
 static uint64_t pins_leaving(void)
 {
     uint64_t sum = 0;
@@ -101,8 +101,7 @@ static uint64_t pins_leaving(void)
     return sum;
 }
 
-/* A program that starts when another one has just ended is not refused for its pages; all of them
- * together have at most as much again as --pin-quota. */
+/* Pages of ending clients do not refuse a new program; the total is at most twice --pin-quota. */
 static bool take_pins(struct brk_client *c, uint64_t bytes)
 {
     const uint64_t limit = brk_pins.limit, used = brk_pins.used, leaving = pins_leaving();
