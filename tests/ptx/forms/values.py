@@ -6,6 +6,7 @@ The list's results follow from the PTX ISA alone, so LIBRARY may be the software
 """
 
 import ctypes
+import os
 import sys
 
 import forms
@@ -20,6 +21,7 @@ def main(args):
     if cu.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(8)):
         raise SystemExit("values: no memory")
     passed = failed = skipped = 0
+    software = os.path.basename(args[1]).startswith("libcuda-soft")  # takes every target up to its own
     capability = [ctypes.c_int(), ctypes.c_int()]
     for value, attribute in zip(capability, (75, 76)):
         cu.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
@@ -28,7 +30,8 @@ def main(args):
             continue
         expected, body = line.strip().split(" ", 1)
         target, expected = expected.split(":") if ":" in expected else ("90", expected)
-        if 10 * capability[0].value + capability[1].value < int(target.rstrip("a")):
+        of_gpu, least = 10 * capability[0].value + capability[1].value, int(target.rstrip("a"))
+        if of_gpu < least or (target.endswith("a") and of_gpu != least and not software):
             skipped += 1
             continue
         store = f"ld.param.u64 d7,[P];\nst.global.b{4 * len(expected)} [d7],{'d0' if len(expected) == 16 else 'b0'};"

@@ -185,19 +185,27 @@ static void test_surface_objects(void **state)
 #define RETIRED 8000u
 #define MEASURED 1000u
 
+/* Makes n objects that are destroyed at once; returns processor time of the best fifth, seconds. */
 static double pairs(const CUDA_RESOURCE_DESC *r, unsigned n)
 {
     const CUDA_TEXTURE_DESC t = {0};
-    struct timespec a, b;
+    double best = 1e9;
 
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
-    for (unsigned i = 0; i < n; i++)
-        OK(create(r, t, NULL));
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
-    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    for (unsigned k = 0; k < 5; k++) {
+        struct timespec a, b;
+        double took;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+        for (unsigned i = 0; i < n / 5; i++)
+            OK(create(r, t, NULL));
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+        took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+        best = took < best ? took : best;
+    }
+    return best;
 }
 
-/* Objects that are destroyed while work may use them do not make each other's calls cost more, and end after it. */
+/* Cost of a call is independent of the number of retired objects; all end when the work is complete. */
 static void test_retired_objects(void **state)
 {
     CUcontext c = ctx_begin(), other;
@@ -216,7 +224,7 @@ static void test_retired_objects(void **state)
     pairs(&r, RETIRED - 2 * MEASURED);
     many = pairs(&r, MEASURED);
     if (many > 4 * few)
-        fail_msg("%.1f us a call instead of %.1f", many * 1e6 / MEASURED, few * 1e6 / MEASURED);
+        fail_msg("%.1f us a call instead of %.1f", many * 5e6 / MEASURED, few * 5e6 / MEASURED);
     OK(cuArrayDestroy(r.res.array.hArray)); /* the objects keep its memory */
     OK(cuMemGetInfo_v2(&after, &total));
     assert_true(after < before);
@@ -224,7 +232,7 @@ static void test_retired_objects(void **state)
     OK(cuStreamSynchronize(s));
     OK(cuCtxCreate_v2(&other, 0, 0)); /* a call in any context looks at them */
     r.res.array.hArray = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0);
-    pairs(&r, 1);
+    pairs(&r, 5);
     OK(cuArrayDestroy(r.res.array.hArray));
     OK(cuMemGetInfo_v2(&after, &total));
     assert_int_equal(after, before);

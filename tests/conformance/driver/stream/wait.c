@@ -6,6 +6,8 @@
 #include "conform.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #define WORDS 16384u
@@ -340,8 +342,11 @@ CASE(wait_not_behind, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+static atomic_bool add_begins;
+
 static void *await_event(void *event)
 {
+    atomic_store(&add_begins, true);
     add_result = cuEventSynchronize(event);
     return NULL;
 }
@@ -362,8 +367,11 @@ CASE(wait_recorded_again, CF_ALONE | CF_CTX)
         pthread_t t;
 
         NEED(cuEventRecord(e, s));
+        atomic_store(&add_begins, false);
         cf_need_true("thread", pthread_create(&t, NULL, await_event, e) == 0);
-        usleep(20000); /* most likely it waits now */
+        while (!atomic_load(&add_begins))
+            sched_yield();
+        usleep(20000); /* it is in the call, and most likely waits */
         second = cf_gate_put(again);
         if (i % 2) /* work of the first stream behind that of the other one, which the event stands for */
             failed += cuStreamWaitEvent(b, e, 0) != CUDA_SUCCESS;
