@@ -3,14 +3,13 @@
  * Broker for tests of the QEMU device: a vhost-user back end without CUDA.
  *
  *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
- *               [vram=N] [pin=N] [reserved=N] [lacks=N]
- *               [silent=N]
+ *               [vram=N] [pin=N] [reserved=N] [lacks=N] [silent=N]
  *
  * Listens on SOCKET, accepts one connection and reports received messages, one
  * event per line on stdout. The values are the fields of the offered
- * configuration; lacks: virtio features, as a mask, that are not offered. Every
- * on the control queue is answered with VGPU_S_OK. Commands on stdin, answered
- * by a line:
+ * configuration; lacks: mask of virtio features not offered; silent: number of
+ * messages after which the broker stops reading. Every request on the control
+ * queue is answered with VGPU_S_OK. Commands on stdin, answered by a line:
  *
  *   peek OFFSET         byte of the client windows -> "peek VALUE"
  *   poke OFFSET VALUE   -> "poked"

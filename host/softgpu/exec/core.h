@@ -51,7 +51,7 @@ struct sg_insn {
     uint32_t idx; /* key of the range cache */
 };
 
-/* imm of video instructions on bytes and halves; from bit 8 on the lanes that are summed. */
+/* imm of video instructions on bytes and halves; bits 8 and up: mask of the lanes that are summed. */
 #define SG_SIMD_ADD 1 /* the sum is added to c */
 #define SG_SIMD_SAT 2
 #define SG_SIMD_SA 4 /* a, b, the result: signed */

@@ -310,7 +310,8 @@ bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_grap
     return true;
 }
 
-/* The captures with which a use of this legacy stream would be synchronised; under the issue lock. */
+/* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT if a blocking stream captures; `use` also invalidates the
+ * captures. Under the issue lock. */
 static CUresult check_implicit(struct sg_stream *s, bool use)
 {
     CUresult r = CUDA_SUCCESS;

@@ -208,7 +208,7 @@ static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult 
         wrk_flight_finish(w, wait);
     } else {
         wrk_flight_leave(w, wait);
-        if (wait->land) /* on the dispatcher, whose count it is; others do not even store its old value */
+        if (wait->land) /* only the dispatcher writes the counter */
             ws->landings++;
         reply(w, wait, wait->land ? wait->land(w, wait, r) : r);
     }
@@ -415,9 +415,9 @@ static void wait_told(void *arg, CUresult r)
 }
 
 /*
- * A waiter would sleep until the provider's thread wakes it, and only wake the client then: where
- * no processor is free each of these steps can cost a time slice. So the provider's thread does it.
- * True: it does, or has done so.
+ * With a waiter, completion wakes the waiter, which wakes the client; each step can cost a time
+ * slice. The provider's thread replies instead. True: the wait belongs to the provider and may be
+ * freed already.
  */
 static bool leave_to_provider(struct wrk_wait *wait)
 {

@@ -26,7 +26,7 @@ typedef CUresult (*wrk_wait_finish)(struct wrk_worker *w, struct wrk_wait *wait,
 
 struct wrk_wait {
     VGB_OWNED struct wrk_wait *next;
-    VGB_LENT struct wrk_worker *w;
+    VGB_LENT struct wrk_worker *w; /* for a thread of the provider, which has the wait alone */
     CUcontext ctx;
     uint64_t started_ns;
     uint32_t slot, seq;

@@ -28,7 +28,7 @@ struct exec {
     /* event behind its last launch (launches run in order); created if there are funcs */
     CUevent last;
     CUcontext last_ctx; /* context of `last` */
-    /* Wait that ends the context of its launches: they may run its functions until it has landed. NULL: none */
+    /* wait that ends the context of earlier launches, whose functions may run until it lands; NULL: none */
     VGB_LENT const struct wrk_wait *ending;
     bool captured;  /* a captured launch may run its functions for ever */
     uint8_t *types; /* types of its host nodes from wrk_exec_set_types(); NULL: all plain */
@@ -364,12 +364,12 @@ static CUresult q_destroy(CUgraphExec exec)
 }
 
 /*
- * The event behind its launches ends with its context, and so do they: what was launched in streams of other contexts
- * counts as captured, since the event could not be recorded there. From here on the end of the context tells.
+ * The event of the last launch ends with its context. Launches in other contexts could not record it
+ * and count as captured. The wait's landing then tells that the launches are complete.
  */
 static void forget_last(struct exec *x, const struct wrk_wait *end)
 {
-    x->captured |= x->ending && x->funcs; /* of two ends under way, only one is known here */
+    x->captured |= x->ending && x->funcs; /* an earlier end is still under way, and only one is recorded */
     x->ending = end;
     x->last = NULL;
     x->last_ctx = NULL;

@@ -22,7 +22,7 @@ static struct retired {
     enum sg_type type;
 } * retired, **retired_end = &retired;
 
-/* Entries that a call finds in use before it goes on: all of them may be, as long as a kernel runs. */
+/* Maximum number of busy entries examined per call: as long as a kernel runs, all may be busy. */
 #define SWEEP_BUSY 4u
 
 static void sweep(void);
@@ -95,8 +95,8 @@ static bool ends(const struct retired *r)
 }
 
 /*
- * The entry that was made last is looked at first, those in use go behind all others: each is reached, and a call does
- * not cost more the more of them there are. What it ends was paid for by the call that made the entry.
+ * Examines the newest entry first and moves busy entries to the end, so that the cost of a call does
+ * not depend on the length of the list and every entry is reached.
  */
 static void sweep(void)
 {

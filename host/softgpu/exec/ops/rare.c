@@ -283,7 +283,7 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
     SIMD4(X, min, V_MIN) SIMD4(X, max, V_MAX) SIMD4(X, avrg, V_AVRG) SIMD4(X, absdiff, V_ABSDIFF)
 LISTV(SIMD)
 
-/* The pseudo-code of the PTX ISA, which has 128 bits. */
+/* PTX ISA, "vmad": the intermediate result has 128 bits. */
 static u32 vmad(u32 a, u32 b, u32 c, s64 flags)
 {
     const s128 x = flags & SG_VMAD_SA ? (s128)(s32)a : (s128)a,
