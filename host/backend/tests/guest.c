@@ -69,6 +69,8 @@ void guest_close(struct guest *g)
 static void publish(struct guest *g, uint32_t size)
 {
     g->tail += size;
+    if (g->batch)
+        return;
     __atomic_store_n(&g->s->ring_tail, g->tail, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (__atomic_load_n(&g->s->worker_state, __ATOMIC_RELAXED) == VGP_WORKER_IDLE)

@@ -15,6 +15,7 @@ struct guest {
     struct vgp_window_shared *s;
     uint64_t window_size, tail, notify_head;
     uint32_t seq;
+    bool batch; /* records are written, and published with the first one after it */
     uint64_t context;
     char refused[256];
 };
