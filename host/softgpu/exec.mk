@@ -54,7 +54,6 @@ SG_EXEC_C := \
 	jit/memory/windows.c \
 	memory/grace.c \
 	ptx/body.c \
-	ptx/const_space.c \
 	ptx/calls.c \
 	ptx/canonical.c \
 	ptx/code.c \

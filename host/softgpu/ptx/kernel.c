@@ -3,6 +3,7 @@
 #include "jit/jit.h"
 #include "ptx/module.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,54 @@ static int decode_verified(struct sg_kernel *k, struct sg_code *code, struct sg_
     }
     return r;
 }
+
+/* ---- constant variables, which isspacep asks for ---- */
+
+static int range_order(const void *a, const void *b)
+{
+    const struct sg_const_range *x = a, *y = b;
+
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static bool const_var(const struct sg_var *v)
+{
+    return v->is_const && v->size;
+}
+
+/* The ranges of the module's constant variables, made once and owned by the module. *out NULL: not
+ * every variable has its address yet. 0 or SG_ERR_NOMEM. Any thread. */
+static int const_space_of(struct sg_module *m, const struct sg_const_space **out)
+{
+    struct sg_const_space *c = atomic_load(&m->const_space), *other = NULL;
+    uint32_t n = 0;
+
+    *out = c;
+    if (c)
+        return 0;
+    for (uint32_t i = 0; i < m->nvars; i++) {
+        if (const_var(&m->vars[i]) && !m->vars[i].address)
+            return 0;
+        n += const_var(&m->vars[i]);
+    }
+    c = malloc(sizeof(*c) + n * sizeof(c->at[0]));
+    if (!c)
+        return SG_ERR_NOMEM;
+    c->n = 0;
+    for (uint32_t i = 0; i < m->nvars; i++) {
+        if (const_var(&m->vars[i]))
+            c->at[c->n++] = (struct sg_const_range){m->vars[i].address, m->vars[i].size};
+    }
+    qsort(c->at, c->n, sizeof(c->at[0]), range_order);
+    if (!atomic_compare_exchange_strong(&m->const_space, &other, c)) {
+        free(c); /* of another kernel of the module, made meanwhile */
+        c = other;
+    }
+    *out = c;
+    return 0;
+}
+
+/* ---- code ---- */
 
 /* Native code for blocks of every size; the kernel is locked. */
 static void kernel_compile(struct sg_kernel *k)
@@ -52,7 +101,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         for (uint32_t i = 0; i < k->code.nrelocs; i++)
             ready &= sg_reloc_value(k->module, &k->code.relocs[i]) != 0;
         if (k->code.asks_const && !k->code.const_space) {
-            k->result = sg_const_space(k->module, &k->code.const_space);
+            k->result = const_space_of(k->module, &k->code.const_space);
             ready &= k->code.const_space != NULL;
         }
         if (!k->relocated) { /* again until every variable has its address */

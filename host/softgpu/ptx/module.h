@@ -195,7 +195,7 @@ struct sg_module {
     uint32_t max_registers; /* limit for every kernel; 0: none */
     struct sg_symtab symtab;
     struct sg_var *vars;                        /* globals and constants */
-    struct sg_const_space *_Atomic const_space; /* owned; sg_const_space(); NULL: not made */
+    struct sg_const_space *_Atomic const_space; /* owned; kernel.c; NULL: not made */
     uint32_t nvars, cap_vars;
     struct sg_opaque *opaques;
     uint32_t nopaques, cap_opaques;
@@ -258,8 +258,5 @@ void sg_code_free(struct sg_code *c);
 /* The address or handle to store, without the addend; 0: not known yet. */
 uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r);
 void sg_code_relocate(struct sg_module *m, struct sg_code *c);
-/* The ranges of the module's constant variables, made once and owned by the module. *out NULL: not
- * every variable has its address yet. 0 or SG_ERR_NOMEM. Any thread. */
-int sg_const_space(struct sg_module *m, const struct sg_const_space **out);
 
 #endif

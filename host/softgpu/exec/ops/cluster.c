@@ -6,6 +6,7 @@
  */
 #include "exec/ops/handler.h"
 #include "exec/code.h"
+#include "exec/run.h"
 
 /* Adds n to the number of arrived threads in all blocks; each block stores the sum for native
    code. */
@@ -127,6 +128,58 @@ HANDLER(isspacep_cluster)
     return SG_NEXT;
 }
 
+static bool in_const_space(const struct sg_const_space *c, u64 a)
+{
+    uint32_t low = 0, high = c ? c->n : 0;
+
+    while (low < high) {
+        const uint32_t at = low + (high - low) / 2;
+
+        if (a < c->at[at].start)
+            high = at;
+        else if (a - c->at[at].start >= c->at[at].size)
+            low = at + 1;
+        else
+            return true;
+    }
+    return false;
+}
+
+HANDLER(isspacep)
+{
+    const struct sg_const_space *consts = w->cta->run->code->const_space;
+    const u64 *pa = SRC(u64, a);
+    u32 r = 0;
+
+    for (int i = 0; i < SG_LANES; i++) {
+        const u64 a = pa[i];
+        const bool sh = a - sg_win.shared < SG_WIN_CLUSTER_SIZE; /* block for isspacep.cluster */
+        const bool lo = a - sg_win.local < SG_WIN_LOCAL_SIZE;
+        const bool pa_ = a - sg_win.param < SG_WIN_PARAM_SIZE;
+        bool yes = false;
+
+        switch ((int)in->imm) {
+        case SG_SP_LOCAL:
+            yes = lo;
+            break;
+        case SG_SP_PARAM:
+            yes = pa_;
+            break;
+        case SG_SP_GLOBAL:
+            yes = !sh && !lo && !in_const_space(consts, a); /* parameters, too */
+            break;
+        case SG_SP_CONST:
+            yes = in_const_space(consts, a);
+            break;
+        default:
+            break;
+        }
+        r |= yes ? 1u << i : 0;
+    }
+    sg_set_pred(w, in->d, r);
+    return SG_NEXT;
+}
+
 const struct sg_opdef sg_ops_cluster[] = {
     ROWE(cluster_arrive, "cluster.arrive", NO),
     ROWE(cluster_wait, "cluster.wait", NO),
@@ -134,6 +187,7 @@ const struct sg_opdef sg_ops_cluster[] = {
     ROWE(mapa, "mapa", OUT(u64), IN(u64), IN(u32)),
     ROWE(ctarank_shared, "ctarank.shared", OUT(u32), IN(u32)),
     ROWE(ctarank, "ctarank", OUT(u32), IN(u64)),
+    ROWE(isspacep, "isspacep", OUT_P, IN(u64)),
     ROWE(isspacep_cluster, "isspacep.cluster", OUT_P, IN(u64)),
     {0},
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Handlers: branches, predicates, modes, barriers, timers, traps, printf. */
 #include "exec/ops/handler.h"
-#include "exec/run.h"
 #include "exec/heap.h"
 #include "exec/printf.h"
 #include "exec/code.h"
@@ -506,58 +505,6 @@ HANDLER(assertfail)
     return sg_assertfail(w, in);
 }
 
-static bool in_const_space(const struct sg_const_space *c, u64 a)
-{
-    uint32_t low = 0, high = c ? c->n : 0;
-
-    while (low < high) {
-        const uint32_t at = low + (high - low) / 2;
-
-        if (a < c->at[at].start)
-            high = at;
-        else if (a - c->at[at].start >= c->at[at].size)
-            low = at + 1;
-        else
-            return true;
-    }
-    return false;
-}
-
-HANDLER(isspacep)
-{
-    const struct sg_const_space *consts = w->cta->run->code->const_space;
-    const u64 *pa = SRC(u64, a);
-    u32 r = 0;
-
-    for (int i = 0; i < SG_LANES; i++) {
-        const u64 a = pa[i];
-        const bool sh = a - sg_win.shared < SG_WIN_CLUSTER_SIZE; /* block for isspacep.cluster */
-        const bool lo = a - sg_win.local < SG_WIN_LOCAL_SIZE;
-        const bool pa_ = a - sg_win.param < SG_WIN_PARAM_SIZE;
-        bool yes = false;
-
-        switch ((int)in->imm) {
-        case SG_SP_LOCAL:
-            yes = lo;
-            break;
-        case SG_SP_PARAM:
-            yes = pa_;
-            break;
-        case SG_SP_GLOBAL:
-            yes = !sh && !lo && !in_const_space(consts, a); /* parameters, too */
-            break;
-        case SG_SP_CONST:
-            yes = in_const_space(consts, a);
-            break;
-        default:
-            break;
-        }
-        r |= yes ? 1u << i : 0;
-    }
-    sg_set_pred(w, in->d, r);
-    return SG_NEXT;
-}
-
 const struct sg_opdef sg_ops_ctl[] = {
     ROWR(bra, "bra", SG_R_BRA, 0, NO),
     ROWR(bra_if, "bra.if", SG_R_BRA_IF, 0, NO, IN_P),
@@ -598,6 +545,5 @@ const struct sg_opdef sg_ops_ctl[] = {
     ROWE(setcond, "setcond", NO, IN(u64), IN(u32)),
     ROWE(vprintf, "vprintf", OUT(u32), IN(u64), IN(u64)),
     ROWE(assertfail, "assertfail", IN(u64), IN(u64), IN(u32), IN(u64)),
-    ROWE(isspacep, "isspacep", OUT_P, IN(u64)),
     {0},
 };
