@@ -78,6 +78,7 @@ CAPTURING = (
     ('cuEventQuery|cuEventSynchronize', 'hEvent=captured', SHORT + 'CAPTURED_EVENT'),
     ('cuLaunchKernel|cuMemcpy.*Async|cuMemset.*Async|cuEventRecord|cuStreamWaitEvent', 'hStream=NULL',
      SHORT + 'STREAM_CAPTURE_IMPLICIT'),
+    ('cuStreamIsCapturing|cuStreamGetCaptureInfo', 'hStream=NULL', SHORT + 'STREAM_CAPTURE_IMPLICIT'),
     ('cuMemcpy[A-Z]to[A-Z](_v2)?$|cuMemcpy(2D|3D)?(_v2)?$', 'all valid', SHORT + 'STREAM_CAPTURE_IMPLICIT'),
     ('cuLaunchKernel|cuMemcpy.*Async|cuMemset.*Async|cuEventRecord', 'hStream=capturing', 'CUDA_SUCCESS'))
 
