@@ -171,6 +171,8 @@ void brk_client_new_doorbell(struct brk_client *c, int fd);
 
 /* ---- window.c ---- */
 
+/* To be called at the start, so that its descriptor is not taken later. False: no descriptor. */
+bool brk_window_init(void);
 /* Begins to zero the window, so that nothing of an earlier client is left, and to give its memory
  * back. True: done(c, ok) follows, from the loop. */
 bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, bool ok));

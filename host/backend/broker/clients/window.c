@@ -68,7 +68,7 @@ static void on_done(struct brk_source *s, uint32_t events)
     }
 }
 
-static bool watch_done(void)
+bool brk_window_init(void)
 {
     if (done_event.fd >= 0)
         return true;
@@ -82,7 +82,7 @@ static bool watch_done(void)
 
 bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, bool ok))
 {
-    struct clearing *w = watch_done() ? malloc(sizeof(*w)) : NULL;
+    struct clearing *w = brk_window_init() ? malloc(sizeof(*w)) : NULL;
 
     if (!w)
         return false;

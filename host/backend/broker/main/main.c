@@ -90,6 +90,8 @@ static int main_start(void)
         r = brk_sock_start(brk_opt.listen, brk_opt.listen_fd);
     if (!r && (brk_opt.vhost_user || brk_opt.vhost_fd >= 0))
         r = brk_vu_start(brk_opt.vhost_user, brk_opt.vhost_fd, brk_opt.vhost_connected);
+    if (!r)
+        brk_window_init(); /* if it fails, with the first window */
     if (!r && !brk_pool_init(&brk_client_users))
         r = BRK_EXIT_ERROR;
     if (!r && brk_opt.arbiter) {
