@@ -9,7 +9,7 @@ print(os.getpid(), flush=True)
 now = 1000
 while True:
     c, _ = s.accept()
-    c.send((f"backend {os.getpid()} /run/{os.getpid()}.sock\nlimit weight 301\nlimit cap 51\nlimit max-clients 9\nlimit pin-quota 68157440\n"
+    text = (f"backend {os.getpid()} /run/{os.getpid()}.sock\nlimit weight 301\nlimit cap 51\nlimit max-clients 9\nlimit pin-quota 68157440\n"
             "limit blob-quota 69206016\nlimit client-memory 70254592\nlimit client-printf 4097\nlimit client-image 71303168\nlimit start-rate 11\n"
             "limit client-threads 12\nlimit client-streams 13\nlimit client-handles 14\nlimit client-compile-time 15\nlimit client-queue 16\n"
             "limit client-time-limit 0\n"
@@ -19,7 +19,11 @@ while True:
             "vm image-kept 1014 image-count 1 image-hits 1015 image-hit-bytes 1016 image-misses 2 image-stored 3 image-evicted 4 image-refused 1017\n"
             "vm pool-ready 1018 pool-target 1019 pool-misses 1020\n"
             "device D\nclient 31 4711 9437184 a\nshare 31 201 52 1\n"
-            f"use 31 calls 1021 waits 1022 errors 1023 copied 1024 cpu-ms {7000 + now // 4} throttled-ms 1026\n").encode())
+            f"use 31 calls 1021 waits 1022 errors 1023 copied 1024 cpu-ms {7000 + now // 4} throttled-ms 1026\n")
+    try:
+        c.send(text.encode())
+    except OSError:
+        pass  # of another program that looks at every backend, and has left
     now += 1000
     c.close()
 END
