@@ -166,7 +166,7 @@ check-packages: prepare-test ## install, upgrade and remove the packages in a De
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check bench-guest lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale bench-peers lint compdb gpu gpu-kit fuzz san coverage faults debug-guest newer-guest regress prove census mutate repeat
+.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale bench-peers lint compdb gpu gpu-kit fuzz san coverage faults debug-guest newer-guest regress prove census mutate repeat results
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -249,6 +249,10 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 COMMA := ,
 san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread, with streams busy meanwhile (CASES='graph_* ...')
 	@JOBS=$(JOBS) $(SCRIPTS)/san.sh $(BUILD) $(CUDA_HOME) $(or $(SAN),address$(COMMA)undefined) $(CASES)
+
+results: prepare-test ## measure again, at one commit, what the pages of docs/results say: an hour or two (PAGES="llm cublas": these)
+	@$(NEXT) stage-build
+	@$(SCRIPTS)/results.py --build $(BUILD) run $(PAGES)
 
 coverage: prepare-test ## what tests reach, by folder: build/coverage/coverage.md, as docs/results/coverage.md (ALL=1: further suites)
 	@$(NEXT) stage-build

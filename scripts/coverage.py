@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""coverage.py TOP EXPORT SUITES: the table of coverage by folder, from what `llvm-cov export` wrote."""
+"""coverage.py TOP EXPORT SUITES STAMP: the table of coverage by folder, from what `llvm-cov export` wrote. STAMP: date and commit."""
 import collections
 import json
 import os
@@ -27,7 +27,7 @@ def percent(part, whole):
 
 
 def main():
-    top, export, suites = os.path.realpath(sys.argv[1]), sys.argv[2], sys.argv[3]
+    top, export, suites, stamp = os.path.realpath(sys.argv[1]), *sys.argv[2:5]
     with open(export, encoding="utf-8") as f:
         data = json.load(f)["data"][0]
     sums = collections.defaultdict(lambda: [0] * 6)
@@ -45,8 +45,8 @@ def main():
         if path.startswith(BOUNDARIES) and "/generated/" not in path and "_test" not in path and "/tests/" not in path:
             reached[path, one["name"].split(":")[-1]] += one["count"]
     print("<!-- SPDX-License-" + "Identifier: MIT -->\n# Coverage\n")
-    print("%s Percent of lines, branches and functions, %d functions in all.\n" %
-          (suites, sum(v[5] for v in sums.values())))
+    print("%s. %s clang's counters; not counted: native code of the software GPU, the guest driver, the QEMU device. Percent of\n"
+          "lines, branches and functions, %d functions in all.\n" % (stamp, suites, sum(v[5] for v in sums.values())))
     print("| folder | lines | branches | functions |\n|---|---|---|---|")
     for name in sorted(sums):
         v = sums[name]

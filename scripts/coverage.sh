@@ -5,8 +5,8 @@
 #
 # Lines, branches and functions that tests reach, by folder: docs/results/coverage.md. clang's counters, in files that
 # processes map when they start: so sandboxed workers and killed processes count, too. Everything is built in
-# BUILD/coverage. Unit and process tests and the conformance suite over the socket; with `all` also calls that fail. Not counted: native code of the software GPU, the guest driver (its KUnit suites are built by the
-# kernel) and the QEMU device.
+# BUILD/coverage. Unit and process tests and the conformance suite over the socket; with `all` also calls that fail. Not
+# counted: native code of the software GPU, the guest driver (its KUnit suites are built by the kernel) and the QEMU device.
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
 cuda=$2
@@ -79,7 +79,7 @@ for f in $(find "$dir" -type f -perm -u+x ! -name '*.py' ! -name '*.sh' ! -name 
     fi
 done
 "$llvm/llvm-cov" export --instr-profile="$dir/profile" --skip-expansions "$@" > "$dir/export.json" || exit 1
-/usr/bin/python3 "$top/scripts/coverage.py" "$top" "$dir/export.json" "Unit and process tests, the conformance suite over the socket${all:+, calls that fail}." > "$dir/coverage.md"
+/usr/bin/python3 "$top/scripts/coverage.py" "$top" "$dir/export.json" "Unit and process tests, the conformance suite over the socket${all:+, calls that fail}." "$("$top/scripts/results.py" stamp)" > "$dir/coverage.md"
 sed -n '/^|/p' "$dir/coverage.md" | head -n 60
 echo "coverage: $dir/coverage.md has the table and the functions of trust boundaries that no test reaches"
 [ -z "$failed" ] || echo "coverage: suites that failed here:$failed"

@@ -3,11 +3,18 @@
 """The pages in docs/results about llama.cpp's own tests."""
 
 import collections
-import datetime
+import os
+import subprocess
 
 import ops
 
+RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "scripts", "results.py")
 GPUS = {"soft": "the software GPU (compute capability 8.0)", "nvidia": "an NVIDIA GPU"}
+
+
+def stamp():
+    """Date and commit, as every page of results names them."""
+    return subprocess.run([RESULTS, "stamp"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def ops_table(cases, by_case, gpu):
@@ -33,7 +40,7 @@ def ops_table(cases, by_case, gpu):
            "llama.cpp's own test of every operation of ggml (v0.5.0 of node-llama-cpp 3.22.1), unmodified, with the CUDA",
            "backend as it is distributed, on %s over the socket" % GPUS[gpu],
            "transport: each result is compared with ggml's reference on the CPU, with the test's own bounds.",
-           "Written by `make -C tests/apps/ggml full` (see tests/apps/ggml/README.md), %s." % datetime.date.today(), "",
+           "Written by `make -C tests/apps/ggml full` (see tests/apps/ggml/README.md), %s." % stamp(), "",
            "%d cases; of these ggml's CUDA backend declares %d as not supported; %d passed, %d failed, %d were not run." % (
                total["cases"], total["not supported"], total["OK"], total["failed"], total["not run"]), "",
            "Seconds are those of the test program, CPU reference included, on a machine busy with other work: an order of",
@@ -61,7 +68,7 @@ def archs_table(names, by_arch, gpu):
            "random weights, logits of 128 tokens; the normalised mean squared error against the CPU must be at most 1e-4.",
            "*Round trip*: the model, written to a file and loaded again, has the same logits, bit for bit. *Meta*: the error",
            "through ggml's tensor-parallel device. `-`: skipped by the test itself. Written by",
-           "`make -C tests/apps/ggml full`, %s." % datetime.date.today(), ""]
+           "`make -C tests/apps/ggml full`, %s." % stamp(), ""]
     table, problems = [], []
     count = collections.Counter()
     for name in names:

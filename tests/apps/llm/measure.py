@@ -13,7 +13,6 @@ costs (modules, code, memory), and warm. --cpu-time: one thread's CPU time on bo
 """
 
 import argparse
-import datetime
 import json
 import os
 import re
@@ -206,7 +205,7 @@ def package_version(place):
 
 HEAD = """# A language model on the software GPU
 
-Written by `make -C tests/apps/llm table`. %(date)s, %(processors)d processors (%(cpu)s), load averages %(load0)s before and
+Written by `make -C tests/apps/llm table`. %(stamp)s, %(processors)d processors (%(cpu)s), load averages %(load0)s before and
 %(load1)s after: above about 1 before the start, other programs had a part of the processors, and the rates are lower bounds.
 Best of %(rounds)d interleaved rounds; the guest ran once.
 
@@ -248,6 +247,12 @@ logits. `tests/apps/llm` refuses more.
 """
 
 
+def stamp(place):
+    """Date and commit, as every page of results names them."""
+    script = os.path.join(place.here, "..", "..", "..", "scripts", "results.py")
+    return subprocess.run([script, "stamp"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
 def load():
     """The load average of a minute."""
     return "%.1f" % os.getloadavg()[0]
@@ -255,7 +260,7 @@ def load():
 
 def table(place, args):
     """Writes the page."""
-    facts = {"date": datetime.date.today(), "processors": processors(), "cpu": processor_name(), "load0": load(),
+    facts = {"stamp": stamp(place), "processors": processors(), "cpu": processor_name(), "load0": load(),
              "rounds": args.rounds, "npm": package_version(place), "size": args.size, "tokens": args.tokens,
              "n": processors()}
     rows = measure(place, TYPES, args.rounds)

@@ -27,6 +27,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+RESULTS = os.path.join(HERE, "..", "..", "..", "scripts", "results.py")
 SAYS_FAILED = re.compile(r"\b([Tt]est failed|Result = FAIL|FAILED|FAIL\b|(?<!0 )[1-9]\d* [Ff]ailures|"
                          r"CUDA error at|MISMATCH)")
 SAYS_PASSED = re.compile(r"\b(pass(ed)?|success(ful(ly)?)?|verified|correct|succeeded|"
@@ -277,7 +278,8 @@ def write_table(path, results, known, revision):
             r["state"] = "refused"
         count[r["state"]] = count.get(r["state"], 0) + 1
     by_own = sum(1 for r in built if r["state"] == "passed" and r.get("checked"))
-    lines = ["| state | samples |", "|---|---|"]
+    stamp = subprocess.run([RESULTS, "stamp"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    lines = [f"Table written {stamp}; a sample that was not run again keeps its last result.", "", "| state | samples |", "|---|---|"]
     lines.append(f"| in the checkout ({revision}) | {len(results)} |")
     lines.append(f"| built | {len(built)} |")
     lines.append(f"| passed | {count.get('passed', 0)} of {len(built)} "

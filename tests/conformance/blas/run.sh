@@ -52,5 +52,5 @@ for cc in $columns; do
 done
 for cc in $columns; do
     sed "s/^/$cc	/" "$build/table.$cc"
-done | awk -F '\t' -v columns="$columns" -v date="$(date +%F)" -f "$here/table.awk" >"$top/docs/results/cublas.md"
+done | awk -F '\t' -v columns="$columns" -v date="$("$top/scripts/results.py" stamp)" -f "$here/table.awk" >"$top/docs/results/cublas.md"
 echo "written: docs/results/cublas.md"

@@ -57,6 +57,7 @@ done
 if [ "$what" = table ]; then
     {
         sed '/^<!-- table/q' "$page"
+        printf '\n%s.\n' "$("$here/../../../scripts/results.py" stamp)"
         printf '\n| library | case | result | detail |\n|---|---|---|---|\n'
         awk -F '\t' '{ gsub(/\|/, "\\|", $4); printf "| %s | %s | %s | %s |\n", $1, $2, $3, $4 }' "$build/results"
         printf '\n'

@@ -129,7 +129,7 @@ for series in $(awk '$2 == "cudart" { print $1 }' "$here/runtimes.txt"); do
 done
 
 if [ "$mode" = table ]; then
-    awk -F '\t' -v date="$(date +%F)" -f "$here/table.awk" "$here/runtimes.txt" "$work/cells" > "$work/table" &&
+    awk -F '\t' -v date="$("$top/scripts/results.py" stamp)" -f "$here/table.awk" "$here/runtimes.txt" "$work/cells" > "$work/table" &&
         cp "$work/table" "$top/docs/results/runtimes.md" && echo "written: docs/results/runtimes.md"
 fi
 echo "runtimes: $passed passed, $failed failed, $skipped skipped"

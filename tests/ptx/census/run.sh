@@ -97,7 +97,7 @@ if [ "$mode" = table ]; then
         case ${file##*/} in *.so.*.*) continue ;; esac # the same by its full version
         census "${file##*/}" "$file" && grep -v '^FAIL' "$build/${file##*/}.out"
     done
-    awk -v must="$must" -v date="$(date +%F)" -f "$here/table.awk" "$build"/*.ops "$build"/*.out >"$top/docs/results/ptx-census.md"
+    awk -v must="$must" -v date="$("$top/scripts/results.py" stamp)" -f "$here/table.awk" "$build"/*.ops "$build"/*.out >"$top/docs/results/ptx-census.md"
     echo "written: docs/results/ptx-census.md"
 fi
 echo "census: $passed passed, $failed failed, $skipped skipped"

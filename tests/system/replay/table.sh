@@ -63,7 +63,7 @@ rows()
     echo "Written by \`make -C tests/system/replay table\`. A row: all recordings of a program (one for each process of it),"
     echo "replayed once. Each answer is compared as [replay.md](../replay.md) says; calls without an answer show in"
     echo "later ones. The cases ipc_* and share_* of conform are left out: they need another process, which a replay"
-    echo "does not have. A process that was killed on purpose leaves a recording that ends there. $(date +%F)."
+    echo "does not have. A process that was killed on purpose leaves a recording that ends there. $("$here/../../../scripts/results.py" stamp)."
     echo
     echo "| program | replayed | recordings | calls | answers equal | differences | calls without answer | not replayed |"
     echo "|---|---|---|---|---|---|---|---|"
