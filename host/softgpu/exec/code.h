@@ -292,7 +292,8 @@ struct sg_kernel {
     struct sg_diag diag;
     struct sg_code code;
     /* native code of `code`, and the two below, have been attempted */
-    bool compiled, rows_tried, column_tried;
+    _Atomic bool compiled;
+    bool rows_tried, column_tried;
     struct sg_code *rows;   /* for blocks of whole rows (`code.rows_help`); NULL: none */
     struct sg_code *column; /* for blocks that are one thread wide (`code.column_help`); NULL: none */
 };

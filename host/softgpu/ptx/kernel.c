@@ -75,9 +75,9 @@ static int const_space_of(struct sg_module *m, const struct sg_const_space **out
 /* Native code for blocks of every size; the kernel is locked. */
 static void kernel_compile(struct sg_kernel *k)
 {
-    if (!k->compiled)
+    if (!atomic_load_explicit(&k->compiled, memory_order_relaxed))
         sg_jit_compile(&k->code);
-    k->compiled = true;
+    atomic_store_explicit(&k->compiled, true, memory_order_release);
 }
 
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
@@ -107,9 +107,6 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         if (!k->relocated) { /* again until every variable has its address */
             sg_code_relocate(k->module, &k->code);
             k->relocated = ready;
-            /* the first launch shows which code is wanted natively if there can be two */
-            if (ready && !k->code.rows_help)
-                kernel_compile(k);
         }
     }
     r = k->result;
@@ -146,7 +143,9 @@ const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3
     const struct sg_code *c = &k->code;
     const bool column = k->code.column_help && sg_block_is_column(block);
 
-    if (!k->code.rows_help && !column)
+    /* A kernel is compiled by its first launch: of a large module few kernels run, and the launch
+       shows which code is wanted natively if there can be two. */
+    if (!k->code.rows_help && !column && atomic_load_explicit(&k->compiled, memory_order_acquire))
         return c;
     pthread_mutex_lock(&k->lock);
     if (k->relocated && k->code.rows_help && sg_block_in_rows(block)) {

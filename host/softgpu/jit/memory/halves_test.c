@@ -87,11 +87,11 @@ static void body(unsigned k)
     snprintf(full, sizeof(full), text, bodies[k]);
     if (!tk_open(&t, full, "t"))
         return t_result("open", false, "%u", k);
-    ok = t.k->code.handlers != NULL;
     for (unsigned p = 0; p < 2 * PATTERNS; p++) { /* each twice: windows are known the second time */
         place(p / 2);
         native[p] = run(&t);
     }
+    ok = t.k->code.handlers != NULL;
     for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
         t.k->code.insns[i].fn = t.k->code.handlers[i];
     for (unsigned p = 0; p < 2 * PATTERNS; p++) {
