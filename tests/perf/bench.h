@@ -72,7 +72,7 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
     X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
     X(cuStreamWaitEvent, cuStreamWaitEvent) X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2) \
-    X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) \
+    X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2) \
     X(cuLaunchHostFunc, cuLaunchHostFunc) X(cuStreamBeginCapture, cuStreamBeginCapture_v2) \
     X(cuStreamEndCapture, cuStreamEndCapture) X(cuGraphDestroy, cuGraphDestroy) \
     X(cuGraphCreate, cuGraphCreate) X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2) \

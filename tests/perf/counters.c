@@ -6,35 +6,32 @@
  * Controls of limits that libcuda's switches cannot exceed, by COUNTERS_AS: "twice" does the work
  * of each round, and of the start, twice; "pageable" uses ordinary memory instead of pinned.
  */
-#include "bench.h"
+#include "counters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
-static struct api a;
-static CUdeviceptr p;
-static void *pinned;
+struct counters counters;
 static char pageable[256 << 10];
 
 static CUresult round_trip(void)
 {
     size_t free_bytes, total;
 
-    return a.cuMemGetInfo(&free_bytes, &total);
+    return counters.a.cuMemGetInfo(&free_bytes, &total);
 }
 
 static CUresult issue(void)
 {
-    return api_launch(&a, p, 32, 1);
+    return api_launch(&counters.a, counters.p, 32, 1);
 }
 
 static CUresult launch_and_wait(void)
 {
-    CUresult r = api_launch(&a, p, 32, 1);
+    CUresult r = api_launch(&counters.a, counters.p, 32, 1);
 
-    return r ? r : a.cuCtxSynchronize();
+    return r ? r : counters.a.cuCtxSynchronize();
 }
 
 /* Work that takes milliseconds: a waiter that does not poll sleeps. */
@@ -43,8 +40,8 @@ static CUresult slow_wait(void)
     CUresult r = CUDA_SUCCESS;
 
     for (int i = 0; i < 32 && !r; i++)
-        r = api_launch(&a, p, sizeof(pageable) / 4, 1);
-    return r ? r : a.cuCtxSynchronize();
+        r = api_launch(&counters.a, counters.p, sizeof(pageable) / 4, 1);
+    return r ? r : counters.a.cuCtxSynchronize();
 }
 
 /* Waits for a result after several inputs, as for a decoded token. */
@@ -53,40 +50,57 @@ static CUresult inputs_and_result(void)
     CUresult r = CUDA_SUCCESS;
 
     for (int i = 0; i < 8 && !r; i++)
-        r = a.cuMemcpyHtoD(p + 64 * (unsigned)i, pageable, 64);
-    r = r ? r : a.cuMemsetD8(p + 1024, 0, 1024);
-    r = r ? r : api_launch(&a, p, 32, 1);
-    return r ? r : a.cuMemcpyDtoH(pageable, p, 64);
+        r = counters.a.cuMemcpyHtoD(counters.p + 64 * (unsigned)i, pageable, 64);
+    r = r ? r : counters.a.cuMemsetD8(counters.p + 1024, 0, 1024);
+    r = r ? r : api_launch(&counters.a, counters.p, 32, 1);
+    return r ? r : counters.a.cuMemcpyDtoH(pageable, counters.p, 64);
+}
+
+/* The same with waits, in the thread's stream, after a fill without a stream, which nothing waits for: ggml's buffers of
+ * quantised weights have one. */
+static CUresult inputs_after_fill(void)
+{
+    const CUstream own = CU_STREAM_PER_THREAD;
+    static bool filled;
+    CUresult r = filled ? CUDA_SUCCESS : counters.a.cuMemsetD8(counters.p + 1024, 0, 1024);
+
+    filled = true;
+    for (int i = 0; i < 8 && !r; i++) {
+        r = counters.a.cuMemcpyHtoDAsync(counters.p + 64 * (unsigned)i, pageable, 64, own);
+        r = r ? r : counters.a.cuStreamSynchronize(own);
+    }
+    r = r ? r : counters.a.cuMemcpyDtoHAsync(pageable, counters.p, 64, own);
+    return r ? r : counters.a.cuStreamSynchronize(own);
 }
 
 static CUresult small_to_host(void)
 {
-    return a.cuMemcpyDtoH(pageable, p, 4000);
+    return counters.a.cuMemcpyDtoH(pageable, counters.p, 4000);
 }
 
 static CUresult large_to_device(void)
 {
-    return a.cuMemcpyHtoD(p, pageable, sizeof(pageable));
+    return counters.a.cuMemcpyHtoD(counters.p, pageable, sizeof(pageable));
 }
 
 static CUresult large_to_host(void)
 {
-    return a.cuMemcpyDtoH(pageable, p, sizeof(pageable));
+    return counters.a.cuMemcpyDtoH(pageable, counters.p, sizeof(pageable));
 }
 
 static CUresult pinned_to_device(void)
 {
-    return a.cuMemcpyHtoD(p, pinned, sizeof(pageable));
+    return counters.a.cuMemcpyHtoD(counters.p, counters.pinned, sizeof(pageable));
 }
 
 static CUresult pinned_to_host(void)
 {
-    return a.cuMemcpyDtoH(pinned, p, sizeof(pageable));
+    return counters.a.cuMemcpyDtoH(counters.pinned, counters.p, sizeof(pageable));
 }
 
 static CUresult query_complete(void)
 {
-    return a.cuStreamQuery(NULL);
+    return counters.a.cuStreamQuery(NULL);
 }
 
 /* Events recorded before a wait for their busy stream: each is queried once. */
@@ -97,51 +111,52 @@ static CUresult query_covered(void)
     CUresult r = CUDA_SUCCESS;
 
     if (!done) {
-        r = a.cuStreamCreate(&done, CU_STREAM_NON_BLOCKING);
-        r = r ? r : a.cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING);
+        r = counters.a.cuStreamCreate(&done, CU_STREAM_NON_BLOCKING);
+        r = r ? r : counters.a.cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING);
         for (int i = 0; i < 8 && !r; i++)
-            r = a.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
+            r = counters.a.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
     }
     for (int i = 0; i < 8 && !r; i++)
-        r = a.cuEventRecord(events[i], done);
-    r = r ? r : a.cuMemsetD8Async(p, 1, 64, busy);
-    r = r ? r : a.cuStreamSynchronize(done);
-    r = r ? r : a.cuMemsetD8Async(p, 1, 64, busy);
+        r = counters.a.cuEventRecord(events[i], done);
+    r = r ? r : counters.a.cuMemsetD8Async(counters.p, 1, 64, busy);
+    r = r ? r : counters.a.cuStreamSynchronize(done);
+    r = r ? r : counters.a.cuMemsetD8Async(counters.p, 1, 64, busy);
     for (int i = 0; i < 8 && !r; i++)
-        r = a.cuEventQuery(events[i]);
+        r = counters.a.cuEventQuery(events[i]);
     return r;
 }
 
 static CUresult occupancy(void)
 {
     int blocks, grid, block;
-    CUresult r = a.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, a.add, 128, 0);
+    CUresult r = counters.a.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, counters.a.add, 128, 0);
 
-    return r ? r : a.cuOccupancyMaxPotentialBlockSize(&grid, &block, a.add, NULL, 0, 0);
+    return r ? r : counters.a.cuOccupancyMaxPotentialBlockSize(&grid, &block, counters.a.add, NULL, 0, 0);
 }
 
 static CUresult limits(void)
 {
     int least, greatest;
     size_t value;
-    CUresult r = a.cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE);
+    CUresult r = counters.a.cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE);
 
-    return r ? r : a.cuCtxGetStreamPriorityRange(&least, &greatest);
+    return r ? r : counters.a.cuCtxGetStreamPriorityRange(&least, &greatest);
 }
 
 /* Sets the current value again, as programs do before each launch. */
 static CUresult attribute(void)
 {
-    return a.cuFuncSetAttribute(a.add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
+    return counters.a.cuFuncSetAttribute(counters.a.add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         1024);
 }
 
 /* A small buffer of pinned memory is allocated and freed, with no work outstanding. */
 static CUresult pinned_alloc(void)
 {
     void *h;
-    CUresult r = a.cuMemHostAlloc(&h, 4096, 0);
+    CUresult r = counters.a.cuMemHostAlloc(&h, 4096, 0);
 
-    return r ? r : a.cuMemFreeHost(h);
+    return r ? r : counters.a.cuMemFreeHost(h);
 }
 
 /* Temporary buffers around kernels, as used by libraries, and a wait: one round trip. */
@@ -153,8 +168,8 @@ static CUresult pool_buffers(void)
 
     /* As frameworks do. */
     if (!pool) {
-        r = a.cuDeviceGetDefaultMemPool(&pool, 0);
-        r = r ? r : a.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+        r = counters.a.cuDeviceGetDefaultMemPool(&pool, 0);
+        r = r ? r : counters.a.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
     }
 
     for (int i = 0; i < 8 && !r; i++) {
@@ -162,362 +177,13 @@ static CUresult pool_buffers(void)
         unsigned n = 32, v = 1;
         void *params[] = {&first, &n, &v};
 
-        r = a.cuMemAllocAsync(&first, 4096, NULL);
-        r = r ? r : a.cuMemAllocAsync(&second, 65536, NULL);
-        r = r ? r : a.cuLaunchKernel(a.add, 1, 1, 1, 128, 1, 1, 0, NULL, params, NULL);
-        r = r ? r : a.cuMemFreeAsync(second, NULL);
-        r = r ? r : a.cuMemFreeAsync(first, NULL);
+        r = counters.a.cuMemAllocAsync(&first, 4096, NULL);
+        r = r ? r : counters.a.cuMemAllocAsync(&second, 65536, NULL);
+        r = r ? r : counters.a.cuLaunchKernel(counters.a.add, 1, 1, 1, 128, 1, 1, 0, NULL, params, NULL);
+        r = r ? r : counters.a.cuMemFreeAsync(second, NULL);
+        r = r ? r : counters.a.cuMemFreeAsync(first, NULL);
     }
-    return r ? r : a.cuStreamSynchronize(NULL);
-}
-
-static void CUDA_CB host_function(void *arg)
-{
-    (void)arg;
-}
-
-static CUresult captured_work(CUstream s)
-{
-    unsigned n = 32, v = 1;
-    void *params[] = {&p, &n, &v};
-    CUresult r = a.cuLaunchKernel(a.add, 1, 1, 1, 128, 1, 1, 0, s, params, NULL);
-
-    r = r ? r : a.cuMemsetD8Async(p, 0, 64, s);
-    r = r ? r : a.cuMemcpyDtoDAsync(p, p + 4096, 64, s);
-    return r ? r : a.cuMemcpyDtoHAsync(pinned, p, 64, s);
-}
-
-/* Two branches of eight identical nodes. Begin, end and destruction: a round trip each. */
-static CUresult capture(void)
-{
-    static CUstream s[2];
-    static CUevent e[2];
-    CUgraph g = NULL;
-    CUresult r = CUDA_SUCCESS;
-
-    for (int i = 0; i < 2 && !s[i] && !r; i++) {
-        r = a.cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING);
-        r = r ? r : a.cuEventCreate(&e[i], CU_EVENT_DISABLE_TIMING);
-    }
-    r = r ? r : a.cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
-    r = r ? r : a.cuEventRecord(e[0], s[0]);
-    r = r ? r : a.cuStreamWaitEvent(s[1], e[0], 0);
-    for (int i = 0; i < 16 && !r; i++)
-        r = captured_work(s[i % 2]);
-    r = r ? r : a.cuLaunchHostFunc(s[1], host_function, NULL);
-    r = r ? r : a.cuEventRecord(e[1], s[1]);
-    r = r ? r : a.cuStreamWaitEvent(s[0], e[1], 0);
-    r = r ? r : a.cuStreamEndCapture(s[0], &g);
-    return r ? r : a.cuGraphDestroy(g);
-}
-
-static CUDA_KERNEL_NODE_PARAMS add_params(void *params[3])
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func = a.add,
-                                     .gridDimX = 1,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 128,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = params};
-}
-
-/* 100 kernels in two chains, joined by an empty node; one is removed. Destruction: a round trip. */
-static CUresult graph(void)
-{
-    unsigned n = 32, v = 1;
-    void *params[] = {&p, &n, &v};
-    CUDA_KERNEL_NODE_PARAMS k = add_params(params);
-    CUgraphNode node[101];
-    CUgraph g = NULL;
-    CUresult r = a.cuGraphCreate(&g, 0);
-
-    for (int i = 0; i < 100 && !r; i++)
-        r = a.cuGraphAddKernelNode(&node[i], g, i < 2 ? NULL : &node[i - 2], i >= 2, &k);
-    r = r ? r : a.cuGraphAddEmptyNode(&node[100], g, &node[99], 1);
-    r = r ? r : a.cuGraphAddDependencies(g, &node[98], &node[100], NULL, 1);
-    r = r ? r : a.cuGraphDestroyNode(node[50]);
-    return r ? r : a.cuGraphDestroy(g);
-}
-
-/* Nodes without common arguments, in two chains per part. Destruction: a round trip. */
-enum { CHAIN = 20 };
-
-static CUresult in_chains(CUresult (*add)(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n))
-{
-    CUgraphNode node[CHAIN];
-    CUgraph g = NULL;
-    CUresult r = a.cuGraphCreate(&g, 0);
-
-    for (int i = 0; i < CHAIN && !r; i++)
-        r = add(&node[i], g, i < 2 ? NULL : &node[i - 2], i >= 2);
-    r = r ? r : a.cuGraphDestroyNode(node[CHAIN / 2]);
-    return r ? r : a.cuGraphDestroy(g);
-}
-
-static CUcontext current(void)
-{
-    CUcontext ctx = NULL;
-
-    return a.cuCtxGetCurrent(&ctx) ? NULL : ctx;
-}
-
-static CUresult add_memset(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    const CUDA_MEMSET_NODE_PARAMS rows = {
-        .dst = p + 64, .pitch = 64, .value = 1, .elementSize = 4, .width = 8, .height = 4};
-
-    return a.cuGraphAddMemsetNode(out, g, after, n, &rows, current());
-}
-
-static CUresult graph_memset(void)
-{
-    return in_chains(add_memset);
-}
-
-/* Alternately on the device, and between it and pinned memory. */
-static CUresult add_copy(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static unsigned turn;
-    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                       .srcDevice = p,
-                       .srcPitch = 64,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                       .dstDevice = p + 1024,
-                       .dstPitch = 64,
-                       .WidthInBytes = 32,
-                       .Height = 4,
-                       .Depth = 1};
-
-    turn++;
-    if (turn % 3 == 1) {
-        c.srcMemoryType = CU_MEMORYTYPE_HOST;
-        c.srcHost = pinned;
-    } else if (turn % 3 == 2) {
-        c.dstMemoryType = CU_MEMORYTYPE_HOST;
-        c.dstHost = pinned;
-    }
-    return a.cuGraphAddMemcpyNode(out, g, after, n, &c, current());
-}
-
-static CUresult graph_copy(void)
-{
-    return in_chains(add_copy);
-}
-
-static CUresult add_event(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static CUevent event;
-    static unsigned turn;
-    CUresult r = event ? CUDA_SUCCESS : a.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-
-    if (r)
-        return r;
-    return turn++ % 2 ? a.cuGraphAddEventWaitNode(out, g, after, n, event)
-                      : a.cuGraphAddEventRecordNode(out, g, after, n, event);
-}
-
-static CUresult graph_event(void)
-{
-    return in_chains(add_event);
-}
-
-static void CUDA_CB called(void *user)
-{
-    (void)user;
-}
-
-static CUresult add_host(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    const CUDA_HOST_NODE_PARAMS host = {called, NULL};
-
-    return a.cuGraphAddHostNode(out, g, after, n, &host);
-}
-
-static CUresult graph_host(void)
-{
-    return in_chains(add_host);
-}
-
-/* The child is created once; its contents are added and removed again in each round. */
-static CUresult add_child(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static CUgraph child;
-    CUgraphNode inner[2];
-    CUresult r = child ? CUDA_SUCCESS : a.cuGraphCreate(&child, 0);
-
-    if (!r && n == 0) {
-        r = add_memset(&inner[0], child, NULL, 0);
-        r = r ? r : add_host(&inner[1], child, inner, 1);
-    }
-    r = r ? r : a.cuGraphAddChildGraphNode(out, g, after, n, child);
-    if (!r && n == 0) {
-        r = a.cuGraphDestroyNode(inner[0]);
-        r = r ? r : a.cuGraphDestroyNode(inner[1]);
-    }
-    return r;
-}
-
-static CUresult graph_child(void)
-{
-    return in_chains(add_child);
-}
-
-/* Nodes of all these types in turn, by the generic call. */
-static CUresult add_any(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static unsigned turn;
-    static CUevent event;
-    static CUgraph child;
-    unsigned count = 32, v = 1;
-    void *params[] = {&p, &count, &v};
-    const CUDA_KERNEL_NODE_PARAMS kernel = add_params(params);
-    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    CUresult r = event ? CUDA_SUCCESS : a.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-
-    r = r || child ? r : a.cuGraphCreate(&child, 0);
-    if (r)
-        return r;
-    switch (turn++ % 6) {
-    case 0:
-        any.type = CU_GRAPH_NODE_TYPE_KERNEL;
-        memcpy(&any.kernel, &kernel, sizeof(kernel)); /* the newer version appends fields */
-        break;
-    case 1:
-        any.type = CU_GRAPH_NODE_TYPE_MEMSET;
-        any.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
-            .dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1, .ctx = current()};
-        break;
-    case 2:
-        any.type = CU_GRAPH_NODE_TYPE_HOST;
-        any.host.fn = called;
-        break;
-    case 3:
-        any.type = CU_GRAPH_NODE_TYPE_GRAPH;
-        any.graph.graph = child;
-        any.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-        break;
-    case 4:
-        any.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
-        any.eventRecord.event = event;
-        break;
-    default:
-        break;
-    }
-    return a.cuGraphAddNode(out, g, after, NULL, n, &any);
-}
-
-static CUresult graph_any(void)
-{
-    return in_chains(add_any);
-}
-
-static CUresult add_semaphore(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal;
-    static const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait;
-    static CUexternalSemaphore semaphore;
-    static unsigned turn;
-    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC d = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD};
-
-    if (!semaphore) {
-        d.handle.fd = eventfd(0, EFD_NONBLOCK);
-        CUresult r = a.cuImportExternalSemaphore(&semaphore, &d);
-        if (r)
-            return r;
-    }
-    if (turn++ % 2)
-        return a.cuGraphAddExternalSemaphoresWaitNode(out, g, after, n,
-                                                      &(CUDA_EXT_SEM_WAIT_NODE_PARAMS){&semaphore, &wait, 1});
-    return a.cuGraphAddExternalSemaphoresSignalNode(
-        out, g, after, n, &(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS){&semaphore, &signal, 1});
-}
-
-static CUresult graph_semaphore(void)
-{
-    return in_chains(add_semaphore);
-}
-
-/* Alternately a write to the device and a wait for a pinned word, and both in one node. */
-static CUresult add_memop(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static unsigned turn;
-    CUstreamBatchMemOpParams list[2] = {
-        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = p, .value = 1}},
-        {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = (uintptr_t)pinned}}};
-    const unsigned first = turn % 3 == 1, count = turn % 3 == 2 ? 2 : 1;
-    const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {
-        .ctx = current(), .count = count, .paramArray = list + first};
-
-    turn++;
-    return a.cuGraphAddBatchMemOpNode(out, g, after, n, &batch);
-}
-
-static CUresult graph_memop(void)
-{
-    return in_chains(add_memop);
-}
-
-/* From device memory to an array, to another array, and to pinned memory. */
-static CUresult add_array(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
-{
-    static CUarray array[2];
-    static unsigned turn;
-    const CUDA_ARRAY_DESCRIPTOR d = {
-        .Width = 16, .Height = 8, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
-    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                       .srcXInBytes = 8,
-                       .srcY = 1,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                       .dstY = 4,
-                       .WidthInBytes = 64,
-                       .Height = 4,
-                       .Depth = 1};
-
-    for (int i = 0; i < 2 && !array[i]; i++) {
-        CUresult r = a.cuArrayCreate(&array[i], &d);
-        if (r)
-            return r;
-    }
-    c.srcArray = array[0];
-    c.dstArray = array[1];
-    if (turn % 3 == 0) {
-        c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-        c.srcDevice = p;
-        c.srcPitch = 128;
-    } else if (turn % 3 == 2) {
-        c.dstMemoryType = CU_MEMORYTYPE_HOST;
-        c.dstHost = pinned;
-        c.dstPitch = 128;
-    }
-    turn++;
-    return a.cuGraphAddMemcpyNode(out, g, after, n, &c, current());
-}
-
-static CUresult graph_array(void)
-{
-    return in_chains(add_array);
-}
-
-/* A handle takes a round trip, its node none; destruction one. */
-static CUresult graph_condition(void)
-{
-    CUgraphNode node[CHAIN];
-    CUgraph g = NULL;
-    CUresult r = a.cuGraphCreate(&g, 0);
-
-    for (int i = 0; i < CHAIN && !r; i++) {
-        CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
-
-        any.conditional.type = (CUgraphConditionalNodeType)(i % 3); /* if, while, switch */
-        any.conditional.size = i % 3 == 2 ? 5 : 1;
-        any.conditional.ctx = current();
-        r = a.cuGraphConditionalHandleCreate(&any.conditional.handle, g, i % 2 ? current() : NULL, 0, 0);
-        r = r ? r : a.cuGraphAddNode(&node[i], g, i < 2 ? NULL : &node[i - 2], NULL, i >= 2, &any);
-        r = r || any.conditional.phGraph_out[0] ? r : CUDA_ERROR_UNKNOWN;
-    }
-    return r ? r : a.cuGraphDestroy(g);
+    return r ? r : counters.a.cuStreamSynchronize(NULL);
 }
 
 /* Library load, first allocation and module precede the rounds: cost before the first launch. */
@@ -530,13 +196,13 @@ static bool start(bool without_pinned)
 {
     static char ordinary[sizeof(pageable)];
 
-    if (!api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)))
+    if (!api_open(&counters.a, "libcuda.so.1") || counters.a.cuMemAlloc(&counters.p, sizeof(pageable)))
         return false;
     if (without_pinned)
-        pinned = ordinary;
-    else if (a.cuMemHostAlloc(&pinned, sizeof(pageable), 0))
+        counters.pinned = ordinary;
+    else if (counters.a.cuMemHostAlloc(&counters.pinned, sizeof(pageable), 0))
         return false;
-    return a.cuCtxSynchronize() == CUDA_SUCCESS;
+    return counters.a.cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
 int main(int argc, char **argv)
@@ -549,6 +215,7 @@ int main(int argc, char **argv)
                  {"launch-and-wait", launch_and_wait},
                  {"slow-wait", slow_wait},
                  {"inputs-and-result", inputs_and_result},
+                 {"inputs-after-fill", inputs_after_fill},
                  {"small-to-host", small_to_host},
                  {"large-to-device", large_to_device},
                  {"large-to-host", large_to_host},
@@ -561,18 +228,18 @@ int main(int argc, char **argv)
                  {"limits", limits},
                  {"pinned-alloc", pinned_alloc},
                  {"pool-buffers", pool_buffers},
-                 {"capture", capture},
-                 {"graph", graph},
-                 {"graph-memset", graph_memset},
-                 {"graph-copy", graph_copy},
-                 {"graph-event", graph_event},
-                 {"graph-host", graph_host},
-                 {"graph-child", graph_child},
-                 {"graph-any", graph_any},
-                 {"graph-semaphore", graph_semaphore},
-                 {"graph-memop", graph_memop},
-                 {"graph-array", graph_array},
-                 {"graph-condition", graph_condition},
+                 {"capture", counters_capture},
+                 {"graph", counters_graph},
+                 {"graph-memset", counters_graph_memset},
+                 {"graph-copy", counters_graph_copy},
+                 {"graph-event", counters_graph_event},
+                 {"graph-host", counters_graph_host},
+                 {"graph-child", counters_graph_child},
+                 {"graph-any", counters_graph_any},
+                 {"graph-semaphore", counters_graph_semaphore},
+                 {"graph-memop", counters_graph_memop},
+                 {"graph-array", counters_graph_array},
+                 {"graph-condition", counters_graph_condition},
                  {"start", nothing}};
 
     const char *as = getenv("COUNTERS_AS") ? getenv("COUNTERS_AS") : "";
@@ -594,7 +261,7 @@ int main(int argc, char **argv)
                 return 1;
             }
         }
-        return a.cuCtxSynchronize() != CUDA_SUCCESS;
+        return counters.a.cuCtxSynchronize() != CUDA_SUCCESS;
     }
     return 2;
 }

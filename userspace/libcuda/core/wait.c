@@ -178,16 +178,30 @@ bool vcu_wait_covered(const struct vcu_wait_token *sent)
     return yes;
 }
 
+/* True if the wait has covered the legacy stream: a per-thread stream's work waits for the work that
+ * is put into the legacy stream before it ("Stream synchronization behavior"). Fills without a stream
+ * are put there, and many programs never wait for it. */
+static bool covers_legacy(const struct vcu_wait_token *token)
+{
+    const int legacy = place_of(owner_id((uintptr_t)CU_STREAM_LEGACY)), at = place_of(token->owner);
+
+    return token->owner >= OWNER_THREADS && token->owner != OWNER_MANY && at >= 0 && legacy >= 0 &&
+           streams[at].latest <= token->work && streams[legacy].latest < streams[at].latest;
+}
+
 void vcu_wait_done(const struct vcu_wait_token *token)
 {
-    bool owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
+    bool legacy, owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
 
     note_covered(token);
     if (owe)
         pthread_mutex_lock(&owe_lock);
     pthread_mutex_lock(&vcu.ring.lock);
+    legacy = covers_legacy(token);
     for (unsigned i = 0; i < STREAMS; i++) {
         if (streams[i].latest <= token->work && (token->everything || streams[i].owner == token->owner))
+            streams[i].kind = IDLE;
+        if (legacy && streams[i].owner == owner_id((uintptr_t)CU_STREAM_LEGACY))
             streams[i].kind = IDLE;
     }
     if (token->everything && elsewhere <= token->work)
