@@ -9,10 +9,13 @@
 #   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
 #   comments  none follows another at once; the files that they name are there: lint_comments.py
 #   words     no unfinished work, no paths of somebody's machine
+#   results   each page of docs/results is in results.txt and in its README, and names its commit; a note, which is no breach, names
+#             the pages whose code has changed since (results.py)
 #   mutate    the tables of tests/runner/mutate name what is there
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   holds     a member that points to an object says how it is held, where objects name each other: lint_holds.py
+#   names     a static function's name says about what it is: lint_names.py
 #   harden    the software GPU, the broker and the worker are built as scripts/harden.mk says (with --built)
 #   shape     no file of more than 600 lines (generated ones aside), no more than 25 sources in a folder (tests counted
 #             apart), no trailing blanks, no tabs in C outside kernel/
@@ -147,6 +150,12 @@ same=$(scripts/duplicates.py)
 [ $? -le 1 ] || breach scripts/duplicates.py duplicates "did not run"
 [ -z "$same" ] || { echo "$same"; breaches=$((breaches + $(wc -l <<< "$same"))); }
 
+# Pages of results. Old ones are no breach.
+pages=$(scripts/results.py check)
+[ $? -le 1 ] || breach scripts/results.py results "did not run"
+[ -z "$pages" ] || { echo "$pages"; breaches=$((breaches + $(wc -l <<< "$pages"))); }
+scripts/results.py stale
+
 # Paths in pages.
 paths=$(scripts/lint_paths.py)
 [ $? -le 1 ] || breach scripts/lint_paths.py paths "did not run"
@@ -177,6 +186,10 @@ rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scr
 holds=$(printf '%s\n' "${files[@]}" | grep -E '^host/(softgpu/(graph|runtime|module|api)|backend/worker)/.*\.[ch]$' |
     grep -v '_test\.[ch]$\|/generated/' | xargs scripts/lint_holds.py)
 [ -z "$holds" ] || { echo "$holds"; breaches=$((breaches + $(wc -l <<< "$holds"))); }
+
+# Names of static functions.
+names=$(printf '%s\n' "${files[@]}" | grep -E '^(host|kernel|lib|qemu-device|userspace)/.*\.c$' | xargs scripts/lint_names.py)
+[ -z "$names" ] || { echo "$names"; breaches=$((breaches + $(wc -l <<< "$names"))); }
 
 if [ $breaches = 0 ]; then
     echo "lint: ${#files[@]} files, no breach"

@@ -28,6 +28,7 @@ import time
 PAGES = "docs/results"
 COMMIT = re.compile(r"\bcommit ([0-9a-f]{7,40})\b")
 DATE = re.compile(r"\b(20\d\d-\d\d-\d\d), commit")
+TICK = 0.1  # a file's time may be that of the kernel's last tick
 MARK = re.compile(r"^<!-- log: (\S+) -->\n.*?^<!-- end of the log -->\n", re.M | re.S)
 
 
@@ -91,14 +92,13 @@ def behind(top, page):
 
 def machine(load):
     """Processors, kernel, load averages at the start and now."""
-    name = "unknown"
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                name = " ".join(line.split(":", 1)[1].split())
-                break
+        facts = dict(reversed([[word.strip() for word in line.split(":", 1)] for line in file if ":" in line]))
+    flags = facts.get("flags", "").split()
+    vectors = [name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags]
     return "%d processors (%s), Linux %s, load averages %.1f at the start and %.1f at the end." % (
-        len(os.sched_getaffinity(0)), name, os.uname().release, load, os.getloadavg()[0])
+        len(os.sched_getaffinity(0)), ", ".join([facts.get("model name", "unknown")] + vectors[:1] + ["virtual"] * ("hypervisor" in flags)),
+        os.uname().release.split("-")[0], load, os.getloadavg()[0])
 
 
 def fill(text, build, begun, about):
@@ -108,7 +108,7 @@ def fill(text, build, begun, about):
     def one(mark):
         nonlocal count
         path = os.path.join(build, mark.group(1))
-        if not os.path.exists(path) or os.stat(path).st_mtime < begun:
+        if not os.path.exists(path) or os.stat(path).st_mtime < begun - TICK:
             return mark.group(0)
         count += 1
         with open(path, encoding="utf-8", errors="replace") as file:

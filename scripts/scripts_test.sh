@@ -230,6 +230,13 @@ END
 "$here/lint_holds.py" "$work/holds.h"
 check "lint: pointers that say how they are held" $?
 
+# A static function of one bare word; one that says what about, instructions, calls and declarations.
+printf 'static int get32(void)\n{\n}\nstatic struct item *find(struct holder *h,\n                         int n)\n{\n}\n' > "$work/names.c"
+says "lint: a static function of one word" 1 "names.c: names: line 4: .find. does not say about what" "$here/lint_names.py" "$work/names.c"
+printf 'static int find(int n);\nstatic int find_item(int n)\n{\n    return find(n);\n}\nint find(int n)\n{\n}\nstatic u32 prmt(u32 a)\n{\n}\n' > "$work/names.c"
+"$here/lint_names.py" "$work/names.c"
+check "lint: names that say about what they are" $?
+
 # layers.py: a part of two floors. above/ may use below/, by its public header; not the other way round.
 tree=$work/floors
 mkdir -p "$tree"/part/{below,above/deep} "$tree"/out/{below,above/deep}
