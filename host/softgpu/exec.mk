@@ -187,6 +187,7 @@ SG_EXEC_TESTS := \
 	ptx/canonical_test \
 	ptx/class_test \
 	ptx/constant_test \
+	ptx/lex_test \
 	ptx/sizes_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \

@@ -2,6 +2,10 @@
 /* Tokens of PTX (PTX ISA, section "Syntax"). */
 #include "ptx/module.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -279,11 +283,40 @@ void sg_lex_opcode(struct sg_lex *l, char *buf, size_t size)
     sg_lex_next(l);
 }
 
+/* Skips what neither ends nor begins anything, 16 bytes at a time, and counts its lines: most of a library's
+   text is bodies of kernels that no program uses. */
+static void skip_plain(struct sg_lex *l)
+{
+#ifdef __SSE2__
+    const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}'), quote = _mm_set1_epi8('"'),
+                  slash = _mm_set1_epi8('/'), newline = _mm_set1_epi8('\n');
+
+    while (l->end - l->p >= 16) {
+        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)l->p);
+        const uint32_t stop = (uint32_t)_mm_movemask_epi8(
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, open), _mm_cmpeq_epi8(v, close)),
+                         _mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, slash))));
+        const uint32_t n = stop ? (uint32_t)__builtin_ctz(stop) : 16;
+        const uint32_t lines = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, newline)) & ((1u << n) - 1);
+
+        if (lines) {
+            l->line += (uint32_t)__builtin_popcount(lines);
+            l->line_start = l->p + 32 - __builtin_clz(lines);
+        }
+        l->p += n;
+        if (stop)
+            return;
+    }
+#else
+    (void)l;
+#endif
+}
+
 bool sg_lex_skip_block(struct sg_lex *l)
 {
     uint32_t depth = 1;
 
-    while (l->p < l->end) {
+    while (skip_plain(l), l->p < l->end) {
         char c = *l->p;
 
         switch (c) {
