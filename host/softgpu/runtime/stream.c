@@ -305,6 +305,7 @@ static void *stream_main(void *arg)
     for (;;) {
         struct sg_watch *due;
         struct sg_op *op;
+        bool early;
 
         pthread_mutex_lock(&s->lock);
         while (!s->head && !sg_watch_due(s) && (!s->dying || s->watches))
@@ -317,11 +318,13 @@ static void *stream_main(void *arg)
                 s->tail = NULL;
         }
         s->ended = !op && !due;
+        /* Under the lock: the watches of what completes later are not in `due`. */
+        early = op && atomic_load(&s->completed) < op->seq - 1;
         pthread_mutex_unlock(&s->lock);
         if (!op && !due)
             break;
         sg_watches_run(s, due);
-        if (op && atomic_load(&s->completed) < op->seq - 1) {
+        if (early) {
             sg_stream_wait(s, op->seq - 1); /* run by another thread */
             pthread_mutex_lock(&s->lock);
             due = sg_watches_take(s);
