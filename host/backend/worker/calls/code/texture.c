@@ -5,32 +5,102 @@
  */
 #include "../calls.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/btree/btree.h"
 
 #define OBJECTS_MAX (1u << 20) /* of a client; bounds the worker's memory */
 
-/* Objects of this process's client, textures and surfaces: the context that each ends with, as weight, by number. */
-static struct btr_tree objects[2];
+/* The objects that end with one context. */
+struct owner {
+    VGB_OWNED struct texture *first;
+    uint64_t context;
+};
 
-/* Room for one more, which texture_enter() then takes. */
-static bool texture_room(struct wrk_call *c, bool surface)
+struct texture {
+    VGB_OWNED struct texture *next; /* of the owner */
+    VGB_LISTED struct texture **at; /* what names it in that list */
+    VGB_LENT struct owner *owner;
+    uint64_t number;
+    bool surface;
+};
+
+/* Objects of this process's client by number, textures and surfaces; owners with objects by context. */
+static struct btr_tree objects[2], owners;
+
+static void texture_free(struct texture *t)
 {
-    return objects[0].count + objects[1].count < OBJECTS_MAX && wrk_limits_unnamed(&c->w->handles) &&
-           btr_reserve(&objects[surface]);
+    struct owner *o = t->owner;
+
+    free(t);
+    if (o->first)
+        return;
+    btr_remove(&owners, o->context, NULL);
+    free(o);
+}
+
+static struct owner *owner_of(uint64_t context)
+{
+    struct btr_item it;
+    struct owner *o;
+
+    if (btr_find(&owners, context, &it))
+        return it.value;
+    o = calloc(1, sizeof(*o));
+    if (!o)
+        return NULL;
+    o->context = context;
+    if (btr_insert(&owners, context, 0, o) == 0)
+        return o;
+    free(o);
+    return NULL;
+}
+
+/* A record for an object of the current context, which texture_enter() or texture_free() then takes. */
+static struct texture *texture_new(struct wrk_call *c, bool surface)
+{
+    struct texture *t = NULL;
+
+    if (objects[0].count + objects[1].count < OBJECTS_MAX && wrk_limits_unnamed(&c->w->handles) &&
+        btr_reserve(&objects[surface]))
+        t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    t->surface = surface;
+    t->owner = owner_of(wrk_base_handle(c->w, c->rec->context));
+    if (t->owner)
+        return t;
+    free(t);
+    return NULL;
 }
 
 static void texture_leave(struct wrk_worker *w, uint64_t number, bool surface)
 {
-    w->handles.unnamed -= btr_remove(&objects[surface], number, NULL);
+    struct btr_item it;
+    struct texture *t;
+
+    if (!btr_remove(&objects[surface], number, &it))
+        return;
+    w->handles.unnamed--;
+    t = it.value;
+    *t->at = t->next;
+    if (t->next)
+        t->next->at = t->at;
+    texture_free(t);
 }
 
-static void texture_enter(struct wrk_call *c, uint64_t number, bool surface)
+static void texture_enter(struct wrk_worker *w, struct texture *t, uint64_t number)
 {
-    texture_leave(c->w, number, surface); /* the provider has ended it, and given its number out again */
-    btr_insert(&objects[surface], number, wrk_base_handle(c->w, c->rec->context), NULL);
-    c->w->handles.unnamed++;
+    t->number = number;
+    t->at = &t->owner->first;
+    t->next = *t->at;
+    if (t->next)
+        t->next->at = &t->next;
+    *t->at = t;                           /* first: the owner stays when the object before is its last */
+    texture_leave(w, number, t->surface); /* the provider has ended it, and given its number out again */
+    btr_insert(&objects[t->surface], number, 0, t);
+    w->handles.unnamed++;
 }
 
 static CUresult texture_describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
@@ -71,6 +141,7 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC t;
     unsigned long long number = 0;
+    struct texture *o;
     CUresult e;
 
     if (a->surface > 1 || (a->surface ? a->desc_len || a->view_len : a->desc_len != sizeof(t)) ||
@@ -82,7 +153,8 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
     e = texture_describe(c, a, &res);
     if (e != CUDA_SUCCESS)
         return e;
-    if (!texture_room(c, a->surface))
+    o = texture_new(c, a->surface);
+    if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (a->surface) {
         e = wrk_provider.cuSurfObjectCreate(&number, &res);
@@ -92,37 +164,34 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
             memcpy(&v, view, sizeof(v));
         e = wrk_provider.cuTexObjectCreate(&number, &res, &t, a->view_len ? &v : NULL);
     }
-    if (e == CUDA_SUCCESS) {
-        texture_enter(c, number, a->surface);
-        r->object = number;
+    if (e != CUDA_SUCCESS) {
+        texture_free(o);
+        return e;
     }
-    return e;
+    texture_enter(c->w, o, number);
+    r->object = number;
+    return CUDA_SUCCESS;
 }
 
 void wrk_textures_end(struct wrk_worker *w, uint64_t context)
 {
-    for (unsigned surface = 0; surface < 2; surface++) {
-        struct btr_item it;
+    struct btr_item it;
 
-        /* Those with a greater weight are of other contexts. */
-        for (uint64_t from = 0; btr_first_of_weight(&objects[surface], from, context, &it);
-             from = it.key + 1) {
-            if (it.weight == context)
-                texture_leave(w, it.key, surface);
-            if (it.key == UINT64_MAX)
-                break;
-        }
+    if (!btr_find(&owners, context, &it))
+        return;
+    for (struct texture *t = ((struct owner *)it.value)->first, *next; t; t = next) {
+        next = t->next;
+        texture_leave(w, t->number, t->surface); /* with the last one the owner */
     }
 }
 
 CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vgpTexObjectDestroy *a)
 {
-    struct btr_item it;
     CUresult e;
 
     if (a->surface > 1)
         return wrk_malformed(c, "neither a texture nor a surface");
-    if (!btr_find(&objects[a->surface], a->object, &it))
+    if (!btr_find(&objects[a->surface], a->object, NULL))
         return CUDA_ERROR_INVALID_VALUE;
     e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object) : wrk_provider.cuTexObjectDestroy(a->object);
     if (e == CUDA_SUCCESS)

@@ -123,6 +123,48 @@ static void test_cost(void **state)
     assert_int_equal(w.handles.unnamed, 0);
 }
 
+/* Seconds of CALLS ends of a context with one object. */
+static double end_contexts(uint64_t context)
+{
+    double best = 1e9;
+    uint64_t number;
+
+    record.context = context;
+    for (int i = 0; i < TRIES; i++) {
+        double t = now();
+
+        for (unsigned k = 0; k < CALLS; k++) {
+            assert_int_equal(make(k % 2, &number), CUDA_SUCCESS);
+            wrk_textures_end(&w, context);
+        }
+        t = now() - t;
+        best = t < best ? t : best;
+    }
+    return best;
+}
+
+/* The end of a context costs as much as it has objects, however many others have. */
+static void test_cost_of_end(void **state)
+{
+    static const uint64_t contexts[] = {VGP_HANDLE(VGP_H_CONTEXT, 1, 3), VGP_HANDLE(VGP_H_CONTEXT, 1, 4),
+                                        VGP_HANDLE(VGP_H_CONTEXT, 1, 5)};
+    double few = end_contexts(contexts[1]), many;
+    uint64_t number;
+
+    (void)state;
+    for (unsigned i = 0; i < 2 * FEW; i++) {
+        record.context = contexts[i % 2 * 2];
+        assert_int_equal(make(false, &number), CUDA_SUCCESS);
+    }
+    many = end_contexts(contexts[1]);
+    print_message("%.2f us, with %u of others %.2f us\n", few * 1e6 / CALLS, 2 * FEW, many * 1e6 / CALLS);
+    assert_true(many < MOST * few);
+    assert_int_equal(w.handles.unnamed, 2 * FEW);
+    wrk_textures_end(&w, contexts[0]);
+    wrk_textures_end(&w, contexts[2]);
+    assert_int_equal(w.handles.unnamed, 0);
+}
+
 /* A context takes its own along, whatever their numbers, and no others. */
 static void test_contexts(void **state)
 {
@@ -171,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_cost, setup),
+        cmocka_unit_test_setup(test_cost_of_end, setup),
         cmocka_unit_test_setup(test_contexts, setup),
         cmocka_unit_test_setup(test_count, setup),
     };
