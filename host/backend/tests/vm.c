@@ -274,6 +274,13 @@ int vm_ping(struct guest *g)
     return guest_call(g, VGP_vgpPing, &a, sizeof(a), NULL, NULL);
 }
 
+bool vm_given_back(const uint8_t *byte)
+{
+    for (int i = 0; i < 5000 && __atomic_load_n(byte, __ATOMIC_RELAXED); i++)
+        usleep(1000);
+    return __atomic_load_n(byte, __ATOMIC_RELAXED) == 0;
+}
+
 void vm_post_event_buffer(struct vm *v, uint16_t i)
 {
     struct vring_desc *d = (void *)(v->ram + 0x4000);

@@ -72,6 +72,8 @@ int vm_destroy(struct vm *v, uint32_t slot);
 /* The window of a slot, as libcuda sees it. */
 void vm_as_guest(struct vm *v, unsigned slot, struct guest *g);
 int vm_ping(struct guest *g);
+/* True once a byte of a window is zero, that is once the memory is given back: soon after the end of the client. */
+bool vm_given_back(const uint8_t *byte);
 void vm_post_event_buffer(struct vm *v, uint16_t i);
 bool vm_wait_event(struct vm *v, struct vgpu_event *e, int ms);
 

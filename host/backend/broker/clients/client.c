@@ -204,14 +204,12 @@ static void client_end_now(struct brk_client *c)
     free(c);
 }
 
-/* The worker is gone. A slot of the VM's window memory is cleared, which gives the memory back. If
- * no thread can be started, brk_client_create() clears the slot for its next client. A socket
- * client's window is its own file, and may still be read there for the reason of its death. */
+/* The worker is gone. A socket client's window is its own file, and may still be read there for the
+ * reason of its death. */
 static void client_end(struct brk_client *c)
 {
-    release_quotas(c);
-    if (c->slice && !c->clean && brk_window_clear(c, client_cleared))
-        return;
+    if (c->slice && !c->clean)
+        brk_window_give_back(c);
     client_end_now(c);
 }
 
@@ -295,7 +293,7 @@ static bool clearing_expire(struct brk_client *c, uint64_t now_ns)
     if (!c->clearing || c->stuck)
         return false;
     if (c->state == BRK_C_CLEARING ? now_ns <= c->patience_ns
-                                   : now_ns - c->clearing_ns <= VGB_MS_TO_NS(VGB_CLEAR_MS))
+                                   : now_ns - c->ending_ns <= VGB_MS_TO_NS(VGB_CLEAR_MS))
         return true;
     vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_ERROR,
                     "client %u (%s) keeps its slot: the file of the windows does not let it be cleared",

@@ -105,8 +105,7 @@ struct brk_client {
     /* the window is a slice of a file with other clients' windows */
     bool slice;
     bool clean;                       /* window zeroed, and given to no worker since */
-    bool clearing;                    /* a thread clears the window and uses window_fd */
-    uint64_t clearing_ns;             /* when that began */
+    bool clearing;                    /* waits for the clearing of the window, which uses window_fd */
     struct vgp_window_shared *shared; /* mapped header page */
     struct brk_client_region *regions;
     unsigned nregions;
@@ -173,9 +172,12 @@ void brk_client_new_doorbell(struct brk_client *c, int fd);
 
 /* To be called at the start, so that its descriptor is not taken later. False: no descriptor. */
 bool brk_window_init(void);
-/* Begins to zero the window, so that nothing of an earlier client is left, and to give its memory
- * back. True: done(c, ok) follows, from the loop. */
+/* Begins to zero the window, so that nothing of an earlier client is left. True: done(c, ok) follows,
+ * from the loop. */
 bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, bool ok));
+/* The same for a client that ends, which gives the memory back: nothing follows, and the client's
+ * descriptor is taken. Without memory or a thread the slot is cleared for its next client only. */
+void brk_window_give_back(struct brk_client *c);
 
 /* ---- regions.c ---- */
 
