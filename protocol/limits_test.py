@@ -40,6 +40,7 @@ POST = 'call 0x0001 vgpA sync effect=complete post=1.8\n    in u32 v : uint32_t\
 LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
 ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
         '    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
+RECORD = 'record k : struct x * : find(OF) : CUDA_ERROR_X\n'
 # Says nothing of state.
 SILENT = 'call 0x0001 vgpA sync effect=none\n'
 NODE = 'call 0x0001 cuA sync node\n    add cuA(added)\n'
@@ -79,6 +80,7 @@ ROWS_OF = [
     ('a C type', CALL + '    in u32 a : int\n', CALL + '    in u32 a\n'),
     ('a field', 'struct S\n    u32 a : int\nend\n', 'struct S\n    u32 a b : int\nend\n'),
     ('a direction', CALL + '    in u32 a : int\n', CALL + '    to u32 a : int\n'),
+    ('a look-up', RECORD, RECORD.replace('OF', 'a')),
     ('a whole call', CALL, 'call 0x0001 vgpA\n'),
     ('parameters of a local', 'local cuL(int a)\n', 'local cuL\n'),
     ('a refused call', 'reason r "text"\nunsupported r cuU\n', 'reason r "text"\nunsupported r\n'),
@@ -110,9 +112,10 @@ ROWS_OF = [
     ('a result set to 0', CU + '    out u32 n : int *\n    zero n\n    answer CUDA_SUCCESS\n',
      CU + '    in u32 n : int\n    zero n\n    answer CUDA_SUCCESS\n'),
     ('a minted kind', entry('mint e event', 'answer CUDA_SUCCESS'), entry('mint e evnt', 'answer CUDA_SUCCESS')),
+    ('a kind of record', RECORD + entry('object x k a', 'answer CUDA_SUCCESS'), RECORD + entry('object x j a', 'answer CUDA_SUCCESS')),
     ('an assignment', entry('answer CUDA_SUCCESS', 'give *a = 1'), entry('answer CUDA_SUCCESS', 'give *a')),
     ('one does', work('does cuA()'), work('does cuA()', 'does cuA()')),
-    ('an add of a node', NODE, NODE.replace('add ', 'does ')),
+    ('an add of a node', NODE, NODE.replace('add ', 'set ')),
     ('a whole step', entry('refuse a : CUDA_ERROR_X', 'answer CUDA_SUCCESS'), entry('refuse a : X', 'answer CUDA_SUCCESS')),
     ('an address', CALL + '    in u64 a addr : uint64_t\n', CALL + '    in u32 a addr : uint32_t\n'),
     ('an ordinal', CALL + '    in i32 d device : int\n', CALL + '    in u32 d device : int\n'),
@@ -147,7 +150,7 @@ ROWS_OF = [
     ('a parent', CU + '    in handle:module m parent : CUmodule\n    new handle:function f : CUfunction *\n',
      CU + '    in handle:module m parent : CUmodule\n'),
     ('a parameter of a handler with steps', work('in u32 a : int', 'does cuA(a)'),
-     work('in blob a : const void *', 'does cuA(a)')),
+     work('out str a max=8 : char *', 'does cuA(a)')),
 ]
 
 # ---- the table of the software GPU's entry points (entries.def), over one description ----

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cuda.h>
 #include <cudaProfiler.h>
@@ -77,6 +78,18 @@ CUresult wrk_refuse(struct wrk_call *c, CUresult r, const char *why);
  */
 CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
                         void **object);
+/* A pointer variable of a step, freed when the call ends. */
+#define WRK_FREED __attribute__((cleanup(wrk_free_at)))
+static inline void wrk_free_at(void *at)
+{
+    free(*(void **)at);
+}
+
+/* Result of a look-up, where CUDA has another code than INVALID_HANDLE. */
+static inline CUresult wrk_handle_error(CUresult r, CUresult invalid)
+{
+    return r == CUDA_ERROR_INVALID_HANDLE ? invalid : r;
+}
 /* Looks up a function or a kernel: both are valid wherever CUDA takes a CUfunction. */
 CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func);
 /* Provider object of a handle whose entry is a record of the worker; errors as for wrk_handle_get,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 
 # Of an entry point in the guest; of a handler in the worker.
-STEPS = ('place', 'let', 'mint', 'zero', 'enter', 'refuse', 'answer', 'then', 'give')
+STEPS = ('place', 'let', 'mint', 'zero', 'object', 'fault', 'done', 'enter', 'refuse', 'answer', 'then', 'give')
 # What a call does to its client's state.
 STATE = ('makes', 'changes', 'ends', 'keeps', 'cannot')
-WORKER_STEPS = ('with', 'rows', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after')
+WORKER_STEPS = ('with', 'rows', 'needs', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after', 'failed')
 
 
 class DefError(Exception):
@@ -74,6 +74,14 @@ class Struct:
 
 
 @dataclass
+class Record:
+    """What a handle stands for in libcuda."""
+    ctype: str    # of a variable: a pointer, with the attribute that drops its reference
+    lookup: str   # NULL: not live; OF is the handle
+    result: str   # then
+
+
+@dataclass
 class Description:
     calls: list = field(default_factory=list)
     locals: list = field(default_factory=list)
@@ -81,6 +89,7 @@ class Description:
     structs: dict = field(default_factory=dict)
     reasons: dict = field(default_factory=dict)
     provider: list = field(default_factory=list)
+    records: dict = field(default_factory=dict)
 
 
 def split_opts(words):
@@ -175,6 +184,12 @@ def parse(path):
         elif words[0] == 'struct':
             cur = Struct(words[1], [], no)
             d.structs[words[1]] = cur
+        elif words[0] == 'record':
+            m = re.match(r'^record (\w+) : (.*\*) : (.*\bOF\b.*) : (CUDA_ERROR_\w+)$', line)
+            if not m or m[1] in d.records:
+                bad('record KIND : C TYPE : LOOKUP of OF : CUDA_ERROR_...')
+            d.records[m[1]] = Record(m[2], m[3], m[4])
+            cur = None
         elif words[0] == 'end':
             cur = None
         elif words[0] == 'provider':

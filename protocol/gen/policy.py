@@ -137,7 +137,7 @@ def apply(d):
         c.node = bool(c.opts.pop('node', False))
         if c.node:
             add_node_params(c)
-        check_entry(c)
+        check_entry(c, d)
         check_work(c)
         if c.work:
             if 'worker' in c.opts:
@@ -154,7 +154,7 @@ def apply(d):
         c.silent = silent(c)
         c.post = bool(c.opts.pop('post', False))
         c.intent = bool(c.opts.pop('intent', False)) or c.cls == 'flex'
-        if c.post and (c.cls != 'sync' or any(p.dir not in ('in', 'del') for p in c.params) or c.worker != 'custom'):
+        if c.post and (c.cls != 'sync' or any(p.dir not in ('in', 'del') for p in c.params) or c.worker not in ('custom', 'steps')):
             raise PolicyError(f'{c.name}: post=1.N is for a synchronous call without results and with a handler of its own')
         if c.long and (c.worker != 'forward' or c.cls != 'sync'):
             raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
@@ -177,7 +177,7 @@ def apply(d):
             raise PolicyError(f'{x.name}: described twice')
         names[x.name] = x
     for x in d.locals:
-        check_entry(x)
+        check_entry(x, d)
         x.entry = 'steps' if x.steps else 'custom'
     for u in d.unsupported:
         if u.reason not in d.reasons:
@@ -201,7 +201,7 @@ def outputs(x):
     return {p.name for p in x.params if p.dir in ('out', 'new')}
 
 
-def check_entry(x):
+def check_entry(x, d):
     """The steps of an entry point: checks, then one answer or none, then what is given back where it succeeded."""
     kinds = [s.kind for s in x.steps]
     if not kinds:
@@ -220,17 +220,20 @@ def check_entry(x):
             raise PolicyError(f'{x.name}: zero {s.text}: no output')
         if s.kind == 'give' and ' = ' not in s.text:
             raise PolicyError(f'{x.name}: give is an assignment')
+        if s.kind == 'object' and (len(s.text.split()) < 3 or s.text.split()[1] not in d.records):
+            raise PolicyError(f'{x.name}: object NAME KIND HANDLE, of a kind that a record line describes')
         check_step(x, s)
 
 
 def check_work(c):
     """The steps of a handler end with what it does; that of a node with what it does for each operation."""
-    kinds = [s.kind for s in c.work]
+    kinds = [s.kind for s in c.work if s.kind != 'failed']
     if not kinds:
         return
     does = [k for k in kinds if k in ('does', 'add', 'set', 'exec')]
-    wanted = [k for k in ('add', 'set', 'exec') if k in kinds] if c.node else ['does']
-    if does != wanted or (c.node and 'add' not in kinds) or \
+    wanted = [k for k in ('add', 'set', 'exec') if k in kinds] if c.node and 'does' not in kinds else ['does']
+    if does != wanted or (c.node and 'does' not in kinds and 'add' not in kinds) or \
+        kinds.count('needs') > 1 or sum(s.kind == 'failed' for s in c.work) > 1 or \
             any(k == 'after' for k in kinds[:kinds.index(does[0])]) or \
             any(k not in ('does', 'add', 'set', 'exec', 'after') for k in kinds[kinds.index(does[0]):]):
         raise PolicyError(f'{c.name}: steps end with one does' + (', or add, set, exec' if c.node else ''))
@@ -239,7 +242,7 @@ def check_work(c):
 
 
 def check_step(x, s):
-    if not s.text or (s.kind in ('refuse', 'deny') and not s.result.startswith('CUDA_ERROR_')) or \
+    if (s.kind == 'fault') == bool(s.text) and s.kind != 'needs' or (s.kind in ('refuse', 'deny') and not s.result.startswith('CUDA_ERROR_')) or \
             (s.kind == 'rows' and not s.result) or (s.why and not (s.why[0] == s.why[-1] == '"')):
         raise PolicyError(f'{x.name}: {s.kind} is not complete')
 

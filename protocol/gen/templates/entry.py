@@ -136,7 +136,7 @@ def placed(x, params, how):
             '    if (r != CUDA_SUCCESS)', '        return r;'], node
 
 
-def steps_body(x, params):
+def steps_body(d, x, params):
     o, gives, has_r = [f'CUresult vcu_{x.name}({plist(params)})', '{'], [], False
     text = ' '.join(s.text + ' ' + s.result for s in x.steps)
     why = re.search(r'&why\b', text)
@@ -155,19 +155,22 @@ def steps_body(x, params):
     gives += [s for s in x.steps if s.kind in ('then', 'give')]
     failed = 'vcu_refuse(CALL, r, why)' if why else 'r'
     adds = [s.text for s in x.steps if s.kind == 'place'] == ['add']
-
     minted = None
+
+    def ends(condition, r):
+        """Where the condition is true the entry point ends, without the handle that was minted."""
+        end = [f'        return vcu_where_added(&where, {r}, &node);' if adds else f'        return {r};']
+        if minted:
+            return [f'    if ({condition}) {{', f'        vgp_handle_drop({minted});'] + end + ['    }']
+        return [f'    if ({condition})'] + end
 
     def result(expr, answer=False):
         nonlocal has_r
-        end = [f'        return {failed};']
         if adds and answer:  # what becomes of the new node, and of the handle that was minted for it
-            expr = f'vcu_where_added(&where, {expr}, &node)'
-        elif adds:
-            end = [f'        return vcu_where_added(&where, {failed}, &node);']
-        if minted:
-            end = ['    {', f'        vgp_handle_drop({minted});'] + end + ['    }']
-        lines = [f'    {"" if has_r else "CUresult "}r = {expr};', '    if (r != CUDA_SUCCESS)'] + end
+            lines = [f'    {"" if has_r else "CUresult "}r = vcu_where_added(&where, {expr}, &node);', '    if (r != CUDA_SUCCESS)',
+                     f'        return {failed};']
+        else:
+            lines = [f'    {"" if has_r else "CUresult "}r = {expr};'] + ends('r != CUDA_SUCCESS', failed)
         has_r = True
         return lines
     answered = False
@@ -179,17 +182,23 @@ def steps_body(x, params):
             minted, kind = s.text.split()
             o += [f'    const uint64_t {minted} = vgp_handle_mint({HANDLES[kind]});', f'    if (!{minted})',
                   '        return CUDA_ERROR_OUT_OF_MEMORY;']
+        elif s.kind == 'object':
+            name, kind, of = s.text.split(None, 2)
+            record = d.records[kind]
+            o += [f'    {record.ctype}{name} = ' + re.sub(r'\bOF\b', lambda _: of, record.lookup) + ';'] + ends(f'{name} == NULL', record.result)
+        elif s.kind == 'fault':
+            o.append('    VCU_FAULT("call", CALL);')
+        elif s.kind == 'done':
+            o += ends(expr, 'CUDA_SUCCESS')
         elif s.kind == 'enter':
             o += result(expr)
         elif s.kind == 'zero':
             ctype = next(t for t, n in params if n == expr).removesuffix('*').strip()
             o += [f'    if ({expr} != NULL)', f'        *{expr} = ({ctype}){{0}};']
         elif s.kind == 'refuse':
-            r = f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result
-            r = f'vcu_where_added(&where, {r}, &node)' if adds else r
-            o += [f'    if ({expr})', f'        return {r};']
+            o += ends(expr, f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result)
         elif s.kind == 'answer':
-            if gives or why:
+            if gives or why or minted:
                 o += result(expr, True)
             else:
                 o.append(f'    return {expr};')
@@ -231,7 +240,7 @@ def render_c(d):
     o = [BANNER, '#include "vgp_guest.h"', '#include "vgp_entry.h"', '#include "vgp_guest_steps.h"', '']
     for name, params, per_thread, x in exports(d):
         if x.entry == 'steps':
-            o += steps_body(x, params)
+            o += steps_body(d, x, params)
         elif x.entry == 'forward':
             o += forward_body(x)
         caller = getattr(x, 'caller', False)

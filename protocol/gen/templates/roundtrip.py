@@ -7,7 +7,7 @@ from facts import IN_A_STREAM
 from templates.common import BANNER, HANDLES, SCALARS, elem_ctype, enc_params
 from templates.guest import LOCATION_ID
 from templates.provider import names
-from templates.worker import custom_proto, own_names, worker_texts
+from templates.worker import custom_proto, late, own_names, worker_texts
 
 
 LOCATION_KIND = (LOCATION_ID[0], 'type')
@@ -106,7 +106,7 @@ def handles(c):
     parents = sum(1 if p.dir == 'new' else len(new) for p in c.params if 'parent' in p.attrs)
     want = (sum(p.ctype.endswith('*') for p in new), len(new), sum(p.dir == 'del' for p in c.params), parents)
     said = any(f in s.text for s in c.work for f in ('wrk_handle_put', 'wrk_handle_drop', 'wrk_handle_parent'))
-    known = c.worker in ('forward', 'steps') and not c.long and not said
+    known = c.worker in ('forward', 'steps') and not c.long and not said and not late(c)
     return (f'    check_handles(r, (struct vgp_handles){{.minted = {want[0]}, .named = {want[1]}, .unnamed = {want[2]}, '
             f'.parents = {want[3]}}}, {"true" if known else "false"});')
 
@@ -305,7 +305,7 @@ def fake_type(name, d):
             return s.text.split()[0]
         m = re.match(rf'(.*[ *])\w+ = {name}\(', s.text) if s.kind == 'with' else None
         if m:
-            return m[1].strip()
+            return m[1].strip() if '*' in m[1] else m[1].replace('const ', '').strip()
         if s.kind in ('check', 'does', 'add', 'set', 'exec', 'after') and re.match(rf'{name}\([^()]*(\([^()]*\)[^()]*)*\)$', s.text):
             return 'CUresult'
     return 'uint32_t'

@@ -41,7 +41,7 @@ def shared(x):
     """Are the steps about nothing that only the guest has: other entry points, conversions, and checks that both sides know?"""
     steps = getattr(x, 'steps', [])
     text = ' '.join(s.text for s in steps)
-    return bool(steps) and re.search(r'\b(vcu_cu[A-Z]|cua_)\w+\(', text) and all(s.kind not in ('place', 'mint') for s in steps) and \
+    return bool(steps) and re.search(r'\b(vcu_cu[A-Z]|cua_)\w+\(', text) and all(s.kind not in ('place', 'mint', 'object', 'fault', 'done') for s in steps) and \
         all(re.match(r'vcu_cu[A-Z]|vcu_refuse$', n) or n in CHECKS for n in re.findall(r'\b(?:v[cg][up]|lnk)_\w+', text))
 
 

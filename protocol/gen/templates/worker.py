@@ -244,6 +244,8 @@ def lookup(c, p):
         call = f'wrk_handle_get(c, a->{p.name}, {HANDLES[p.sub]}, {null}, (void **)&{p.name})'
         if c.node and p.sub == 'context':
             call = f'wrk_node_context(c, a->{p.name}, &{p.name})'
+    if 'error' in p.attrs:
+        call = f'wrk_handle_error({call}, {p.attrs["error"]})'
     return [f'    r = {call};', '    if (r != CUDA_SUCCESS)', '        return r;']
 
 
@@ -259,14 +261,17 @@ def bind(c, p):
         if p.dir == 'del':
             post.append(f'    wrk_handle_drop(c, a->{p.name}, {HANDLES[p.sub]});')
     elif p.dir == 'new':
-        o += [f'    {t} {p.name} = NULL;', f'    r = wrk_handle_reserve(c, a->{p.name}, {HANDLES[p.sub]});',
-              '    if (r != CUDA_SUCCESS)', '        return r;']
-        news.append(f'        wrk_handle_put(c, a->{p.name}, {HANDLES[p.sub]}, {p.name});')
+        o += [f'    r = wrk_handle_reserve(c, a->{p.name}, {HANDLES[p.sub]});', '    if (r != CUDA_SUCCESS)', '        return r;']
+        if 'late' not in p.attrs:
+            o.append(f'    {t} {p.name} = NULL;')
+            news.append(f'        wrk_handle_put(c, a->{p.name}, {HANDLES[p.sub]}, {p.name});')
         if 'parent' in p.attrs:
             news.append(f'        wrk_handle_parent(c, a->{p.name}, {p.attrs["parent"]});')
     elif p.dir == 'out' and p.type in SCALARS:
         value = p.attrs.get('from', p.name)
-        if 'from' not in p.attrs:
+        if 'late' in p.attrs:
+            pass
+        elif 'from' not in p.attrs:
             o.append(f'    {t} {p.name} = 0;')
             post.append(f'    ret.{p.name} = ({SCALARS[p.type][1]}){value};')
         else:
@@ -282,13 +287,26 @@ def bind(c, p):
               f'    memset(&{p.name}, 0, sizeof({p.name}));']
         news += [f'        memcpy(o.{p.name}, &{p.name}, sizeof({p.name}));',
                  f'        ret.{p.name}_len = {p.attrs.get("len", f"sizeof({p.name})")};']
+    elif p.dir == 'out' and p.type in ('array', 'bytes') and ('from' in p.attrs or 'each' in p.attrs):
+        news += [f'        const uint64_t {p.name}_n = {p.attrs["len"]};',
+                 f'        ret.{p.name}_len = (uint32_t)({p.name}_n <= {p.max} ? {p.name}_n : {p.max});']
+        if 'from' in p.attrs:
+            news += [f'        if (ret.{p.name}_len)', f'            memcpy(o.{p.name}, {p.attrs["from"]}, (size_t)ret.{p.name}_len * {p.elem});']
+        else:
+            news += [f'        for (uint32_t i = 0; i < ret.{p.name}_len; i++)',
+                     f'            o.{p.name}[i] = (__typeof__(o.{p.name}[0]))({p.attrs["each"]});']
+    elif p.dir == 'out' and p.type == 'str' and 'from' in p.attrs:
+        news += [f'        snprintf(o.{p.name}, sizeof(o.{p.name}), "%s", {p.attrs["from"]});',
+                 f'        ret.{p.name}_len = (uint32_t)strlen(o.{p.name}) + 1;']
     elif p.dir == 'out' and p.type == 'array' and 'len' in p.attrs:
         o.append(f'    __typeof__(&o.{p.name}[0]) {p.name} = o.{p.name};')
         news += [f'        const uint32_t {p.name}_n = {p.attrs["len"]};',
                  f'        ret.{p.name}_len = {p.name}_n <= {p.max} ? {p.name}_n : {p.max};']
     elif p.dir == 'in' and p.type in ('array', 'bytes'):
         o.append(f'    uint32_t {p.name}_len = a->{p.name}_len;')
-    elif not (p.dir == 'in' and p.type == 'str'):
+        if 'all' in p.attrs:
+            o += [f'    {SCALARS[p.sub][1]} {p.name}_all[{p.max}] = {{0}};', f'    memcpy({p.name}_all, {p.name}, {p.name}_bytes);']
+    elif not (p.dir == 'in' and p.type in ('str', 'blob') or p.dir == 'out' and 'late' in p.attrs):
         raise ValueError(f'{c.name}: {p.name}: has no form in a handler with steps')
     return o, news, post
 
@@ -358,7 +376,8 @@ def handler_steps(c):
     for p in c.var_in:
         if p.type == 'bytes' and 'as' in p.attrs:
             dec = [re.sub(rf'\*{p.name} =', f'*{p.name}_wire =', ln) for ln in dec]
-    o = [f'static CUresult handle_{c.name}(struct wrk_call *c)', '{'] + dec + ['    CUresult r;']
+    own = 'steps' if any(s.kind == 'failed' for s in c.work) else 'handle'
+    o = [f'static CUresult {own}_{c.name}(struct wrk_call *c)', '{'] + dec + ['    CUresult r;']
     if c.ret.size:
         o.append(f'    struct vgp_ret_{c.name} ret = {{0}};')
     if c.var_out:
@@ -374,33 +393,62 @@ def handler_steps(c):
         o += b
         news += n
         post += q
-        plain = p.type == 'array' or p.type == 'bytes' and 'as' not in p.attrs
+        plain = p.type == 'array' and 'all' not in p.attrs or p.type == 'bytes' and 'as' not in p.attrs
         names = [p.name, f'{p.name}_len'] if plain else [p.name]
         if p.dir in ('in', 'del'):
             o += [f'    (void){n};' for n in names if p.dir == 'del' or not re.search(rf'\b{n}\b', said)]
+            o += [f'    (void){p.name}_len;'] if 'all' in p.attrs else []
     for p in params:
         if 'parent' in p.attrs and p.dir != 'new':
             news += [f'        wrk_handle_parent(c, a->{n.name}, a->{p.name});' for n in c.params if n.dir == 'new']
+    looked = any(s.kind == 'needs' for s in c.work)
     for s in c.work:
         text = provided(s.text)
         if s.kind == 'with':
             o.append(f'    {text};')
         elif s.kind == 'rows':
             o += rows(c, s)
+        elif s.kind == 'needs':
+            o += lacking(c)
         elif s.kind == 'check':
             o += [f'    r = {text};', '    if (r != CUDA_SUCCESS)', '        return r;']
         elif s.kind == 'deny':
             result = f'wrk_refuse(c, {s.result}, {s.why})' if s.why else s.result
             o += [f'    if ({text})', f'        return {result};']
-    for n in provider_calls(c):
-        o += [f'    if (!wrk_provider.{n})', f'        return wrk_missing(c, "{n}");']
-    if c.node:
+    if not looked:
+        o += lacking(c)
+    if c.node and not any(s.kind == 'does' for s in c.work):
         o += node_ops(c)
     else:
         o += [f'    r = {provided(s.text)};' for s in c.work if s.kind == 'does'] + after(c)
+    if late(c):
+        o += ['    if (c->malformed || c->deferred)', '        return r;']
     if news:
         o += ['    if (r == CUDA_SUCCESS) {'] + news + ['    }']
-    return o + post + encode_reply(c) + ['    return r;', '}', '']
+    return o + post + encode_reply(c) + ['    return r;', '}', ''] + failing(c)
+
+
+def late(c):
+    """Is there a parameter that is not known before the deferred reply?"""
+    return any('late' in p.attrs for p in c.params)
+
+
+def lacking(c):
+    """A provider without a function that the steps call, or name as needed."""
+    o = []
+    for n in dict.fromkeys([n for s in c.work if s.kind == 'needs' for n in s.text.split()] + provider_calls(c)):
+        o += [f'    if (!wrk_provider.{n})', f'        return wrk_missing(c, "{n}");']
+    return o
+
+
+def failing(c):
+    """The handler of a call with something to do where it fails."""
+    step = [s for s in c.work if s.kind == 'failed']
+    if not step:
+        return []
+    return [f'static CUresult handle_{c.name}(struct wrk_call *c)', '{', f'    const struct vgp_args_{c.name} *a = (const void *)c->args;',
+            f'    const CUresult r = steps_{c.name}(c);', '    if (r != CUDA_SUCCESS && !c->malformed)', f'        {step[0].text};',
+            '    return r;', '}', '']
 
 
 def flags(c):
@@ -422,9 +470,9 @@ def render_h(d):
          '/* Hand-written handlers (host/backend/worker). *r and *o are zeroed results; o->X holds',
          ' * r->X_len elements. A handler that returns an error may still fill them. */']
     for c in d.calls:
+        if c.var_out and (c.worker == 'custom' or late(c)):
+            o += outs_struct(c)
         if c.worker == 'custom':
-            if c.var_out:
-                o += outs_struct(c)
             o.append(custom_proto(c) + ';')
     return '\n'.join(o + ['', '#endif', ''])
 
@@ -432,13 +480,13 @@ def render_h(d):
 def handler(c, d):
     """The decoder of one call, with all that only it needs."""
     if c.worker == 'steps':
-        return (outs_struct(c) if c.var_out else []) + handler_steps(c)
+        return (outs_struct(c) if c.var_out and not late(c) else []) + handler_steps(c)
     return handler_custom(c) if c.worker == 'custom' else handler_long(c) if c.long else handler_forward(c, d)
 
 
 def preamble():
     """What every decoder uses."""
-    return ['#include <string.h>', '', '#include "vgp_worker.h"', '',
+    return ['#include <stdio.h>', '#include <string.h>', '', '#include "vgp_worker.h"', '',
             'static inline uint64_t vgp_round8(uint64_t n)', '{', '    return (n + 7) & ~7ull;', '}', '',
             '/* What a record of this many argument bytes leaves after its header: records are multiples',
             ' * of 16 bytes. */',

@@ -129,6 +129,10 @@ struct vcu_func *vcu_func_find(CUfunction f);
 struct vcu_func *vcu_func_find_in(CUfunction f, uint64_t *context);
 /* Asks the worker whether the code of a live function or kernel is on the device, and with `load` puts it there. */
 CUresult vcu_function_load(CUfunction function, bool load, CUfunctionLoadingState *state);
+/* An attribute of it on a device: cached, or the worker's. */
+CUresult vcu_function_attribute(struct vcu_func *f, int *value, CUfunction_attribute attribute, int device);
+CUresult vcu_function_set_attribute(struct vcu_func *f, CUfunction_attribute attribute, int value,
+                                    int device);
 /* The handle's own record. */
 struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type);
 void vcu_func_put(struct vcu_func *f);
@@ -150,10 +154,54 @@ CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUde
 CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res,
                             const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view);
 CUresult vcu_texture_destroy(uint64_t number, bool surface);
+/* What an object was made from, with the handles as the program knows them. */
+struct vcu_texture_object {
+    uint64_t number;
+    bool surface, has_view;
+    CUDA_RESOURCE_DESC res;
+    CUDA_TEXTURE_DESC desc;
+    CUDA_RESOURCE_VIEW_DESC view;
+};
+/* A copy of the record of an object, with a current context. */
+CUresult vcu_texture_look(uint64_t number, bool surface, struct vcu_texture_object *out);
+
+/* ---- tensor_map.c ---- */
+
+/* What all forms of an encoder take; form: enum vgp_tensor_map. */
+struct vcu_tensor_map {
+    uint32_t form, type, rank, channels, pixels, interleave, mode, swizzle, promotion, fill;
+    void *address;
+    const cuuint64_t *dims, *strides;
+    const cuuint32_t *box, *steps;
+    const int *lower, *upper;
+    uint32_t corners; /* elements of lower and upper */
+};
+CUresult vcu_tensor_map_encode(CUtensorMap *out, const struct vcu_tensor_map *m);
 
 /* ---- texture_reference.c ---- */
 
-CUresult vcu_check_texref(CUtexref ref);
+/* A texture or surface reference. */
+struct vcu_texref {
+    struct vcu_texref *next; /* of the same module */
+    atomic_uint users;       /* the handle table, calls */
+    atomic_bool ended;       /* its handle has gone, and the table's reference with it */
+    uint64_t handle;
+    uint64_t context; /* owner of a reference without a module */
+    bool surface;
+    _Atomic uint64_t array, mipmap; /* the bound array, 0: another kind of memory or none */
+    char name[];
+};
+/* With a reference; NULL: not live. */
+struct vcu_texref *vcu_texref_find(uint64_t handle, enum vgp_handle_type type);
+/* A variable, initially NULL, whose reference is dropped at the end of its block. */
+#define VCU_TEXREF_HELD __attribute__((cleanup(vcu_texref_let_go)))
+void vcu_texref_let_go(struct vcu_texref **t);
+/* Drops its handle, once; the caller has a reference or excludes other users. */
+void vcu_texref_end(struct vcu_texref *t);
+/* Notes the array bound to it, 0: none. */
+void vcu_texref_bind(struct vcu_texref *t, uint64_t array, uint64_t mipmap);
+/* True for an address that the current device cannot bind without an offset. */
+bool vcu_texture_unaligned(CUdeviceptr address);
 /* The texture or surface reference of that name in a module; the worker is asked once. out: only checked. */
 CUresult vcu_module_ref(void *out, CUmodule module, const char *name, bool surface, uint64_t *handle);
 

@@ -20,38 +20,6 @@ static CUresult legacy_launch_enter(CUfunction hfunc, struct vcu_func **f)
     return *f != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
-{
-    VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = legacy_launch_enter(hfunc, &f);
-
-    return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->param_bytes, x, y, z) : r;
-}
-
-CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
-{
-    VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = legacy_launch_enter(hfunc, &f);
-
-    return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->param_bytes, bytes) : r;
-}
-
-CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
-{
-    VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = legacy_launch_enter(hfunc, &f);
-
-    return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->param_bytes, numbytes) : r;
-}
-
-CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
-{
-    VCU_FUNC_HELD struct vcu_func *f = NULL;
-    CUresult r = legacy_launch_enter(hfunc, &f);
-
-    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->param_bytes, offset, ptr, numbytes) : r;
-}
-
 /* A launch with the settings made. */
 CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream)
 {

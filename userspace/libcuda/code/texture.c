@@ -14,16 +14,8 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-struct object {
-    uint64_t number;
-    bool surface, has_view;
-    CUDA_RESOURCE_DESC res;
-    CUDA_TEXTURE_DESC desc;
-    CUDA_RESOURCE_VIEW_DESC view;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
-static struct btr_tree objects[2];                       /* textures, surfaces: struct object by number */
+static struct btr_tree objects[2]; /* textures, surfaces: struct vcu_texture_object by number */
 
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
@@ -60,7 +52,7 @@ CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUde
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
-static CUresult texture_send(const struct object *o, uint64_t *number)
+static CUresult texture_send(const struct vcu_texture_object *o, uint64_t *number)
 {
     const CUDA_RESOURCE_DESC *r = &o->res;
     CUarray array = NULL;
@@ -103,7 +95,7 @@ static CUresult texture_send(const struct object *o, uint64_t *number)
 }
 
 /* False, with o freed: no memory. */
-static bool remember(struct object *o)
+static bool remember(struct vcu_texture_object *o)
 {
     struct btr_item old = {0, 0, NULL};
     bool ok;
@@ -122,7 +114,7 @@ CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA
                             const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     CUresult r = vcu_check_context();
-    struct object *o;
+    struct vcu_texture_object *o;
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -171,8 +163,7 @@ CUresult vcu_texture_destroy(uint64_t number, bool surface)
     return vgp_call_vgpTexObjectDestroy(surface, number);
 }
 
-/* A copy of an object's record. */
-static CUresult texture_look(uint64_t number, bool surface, struct object *out)
+CUresult vcu_texture_look(uint64_t number, bool surface, struct vcu_texture_object *out)
 {
     CUresult res = vcu_check_context();
     struct btr_item item;
@@ -183,55 +174,7 @@ static CUresult texture_look(uint64_t number, bool surface, struct object *out)
     pthread_mutex_lock(&lock);
     known = btr_find(&objects[surface], number, &item);
     if (known)
-        *out = *(const struct object *)item.value;
+        *out = *(const struct vcu_texture_object *)item.value;
     pthread_mutex_unlock(&lock);
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult vcu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
-{
-    struct object o;
-    CUresult res = texture_look(texObject, false, &o);
-
-    if (res == CUDA_SUCCESS && pResDesc == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        *pResDesc = o.res;
-    return res;
-}
-
-CUresult vcu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
-{
-    struct object o;
-    CUresult res = texture_look(texObject, false, &o);
-
-    if (res == CUDA_SUCCESS && pTexDesc == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        *pTexDesc = o.desc;
-    return res;
-}
-
-CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
-{
-    struct object o;
-    CUresult res = texture_look(texObject, false, &o);
-
-    if (res == CUDA_SUCCESS && (pResViewDesc == NULL || !o.has_view))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        *pResViewDesc = o.view;
-    return res;
-}
-
-CUresult vcu_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
-{
-    struct object o;
-    CUresult res = texture_look(surfObject, true, &o);
-
-    if (res == CUDA_SUCCESS && pResDesc == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        *pResDesc = o.res;
-    return res;
 }

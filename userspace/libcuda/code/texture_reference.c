@@ -13,17 +13,6 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-struct vcu_texref {
-    struct vcu_texref *next; /* of the same module */
-    atomic_uint users;       /* the handle table, calls */
-    atomic_bool ended;       /* its handle has gone, and the table's reference with it */
-    uint64_t handle;
-    uint64_t context; /* owner of a reference without a module */
-    bool surface;
-    _Atomic uint64_t array, mipmap; /* the bound array, 0: another kind of memory or none */
-    char name[];
-};
-
 /* A record with a new handle; NULL: out of memory or of handles. */
 static struct vcu_texref *ref_new(const char *name, bool surface)
 {
@@ -41,23 +30,21 @@ static struct vcu_texref *ref_new(const char *name, bool surface)
     return NULL;
 }
 
-static void ref_let_go(struct vcu_texref **t)
+void vcu_texref_let_go(struct vcu_texref **t)
 {
     if (*t != NULL && atomic_fetch_sub_explicit(&(*t)->users, 1, memory_order_acq_rel) == 1)
         free(*t);
 }
-/* A variable, initially NULL, whose reference is dropped at the end of its block. */
-#define REF_HELD __attribute__((cleanup(ref_let_go)))
 
-static struct vcu_texref *ref_find(uint64_t handle, enum vgp_handle_type type)
+struct vcu_texref *vcu_texref_find(uint64_t handle, enum vgp_handle_type type)
 {
     return vcu_record_find(handle, type, offsetof(struct vcu_texref, users));
 }
 
-static void ref_end(struct vcu_texref *t)
+void vcu_texref_end(struct vcu_texref *t)
 {
     if (vcu_record_end(t->handle, &t->ended))
-        ref_let_go(&t);
+        vcu_texref_let_go(&t);
 }
 
 void vcu_texrefs_free(struct vcu_texref *first)
@@ -66,49 +53,22 @@ void vcu_texrefs_free(struct vcu_texref *first)
         struct vcu_texref *t = first;
 
         first = t->next;
-        ref_end(t);
+        vcu_texref_end(t);
     }
 }
 
 static void forget_ref(uint64_t handle, void *unused, void *arg)
 {
-    REF_HELD struct vcu_texref *t = ref_find(handle, VGP_H_TEXTURE);
+    VCU_TEXREF_HELD struct vcu_texref *t = vcu_texref_find(handle, VGP_H_TEXTURE);
 
     (void)unused;
     if (t != NULL && t->context == *(uint64_t *)arg)
-        ref_end(t);
+        vcu_texref_end(t);
 }
 
 void vcu_texrefs_forget(uint64_t context)
 {
     vcu_handle_each(VGP_H_TEXTURE, forget_ref, &context);
-}
-
-static CUresult find_texture(CUtexref h, struct vcu_texref **t)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    *t = ref_find((uintptr_t)h, VGP_H_TEXTURE);
-    return *t != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult vcu_check_texref(CUtexref ref)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-
-    return find_texture(ref, &t);
-}
-
-static CUresult find_surface(CUsurfref h, struct vcu_texref **t)
-{
-    CUresult r = vcu_check_context();
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    *t = ref_find((uintptr_t)h, VGP_H_SURFACE);
-    return *t != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- of modules ----------------------------------------------------------------------------- */
@@ -133,7 +93,7 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
                 : vgp_call_vgpModuleGetTexRef((CUtexref)(uintptr_t)t->handle, (CUmodule)(uintptr_t)u->handle,
                                               name);
     if (r != CUDA_SUCCESS) {
-        ref_end(t);
+        vcu_texref_end(t);
         return r;
     }
     t->next = u->refs;
@@ -192,165 +152,18 @@ CUresult vcu_cuTexRefCreate(CUtexref *pTexRef)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuTexRefDestroy(CUtexref hTexRef)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (t->context == 0)
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuTexRefDestroy",
-                          "the reference is a module's and goes with it");
-    r = vgp_call_cuTexRefDestroy(hTexRef);
-    if (r == CUDA_SUCCESS)
-        ref_end(t);
-    return r;
-}
-
 /* ---- binding -------------------------------------------------------------------------------- */
 
-static void bound(struct vcu_texref *t, uint64_t array, uint64_t mipmap)
+void vcu_texref_bind(struct vcu_texref *t, uint64_t array, uint64_t mipmap)
 {
     t->array = array;
     t->mipmap = mipmap;
 }
 
-CUresult vcu_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
+bool vcu_texture_unaligned(CUdeviceptr address)
 {
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
+    const int *attributes = vcu.devices[vcu_context_find(NULL)->device].attributes;
+    const int alignment = attributes[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT];
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = vgp_call_cuTexRefSetArray(hTexRef, hArray, Flags);
-    if (r == CUDA_SUCCESS)
-        bound(t, (uintptr_t)hArray, 0);
-    return r;
-}
-
-CUresult vcu_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hMipmappedArray, VGP_H_MIPMAPPED_ARRAY))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = vgp_call_cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags);
-    if (r == CUDA_SUCCESS)
-        bound(t, 0, (uintptr_t)hMipmappedArray);
-    return r;
-}
-
-CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
-{
-    const int *attributes;
-    uint64_t offset = 0;
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    attributes = vcu.devices[vcu_context_find(NULL)->device].attributes;
-    if (ByteOffset == NULL && attributes[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] > 0 &&
-        dptr % (unsigned)attributes[CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT] != 0)
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuTexRefSetAddress",
-                          "the address is not aligned and there is nowhere to put the offset");
-    r = vgp_call_cuTexRefSetAddress_v2(&offset, hTexRef, dptr, bytes);
-    if (r != CUDA_SUCCESS)
-        return r;
-    bound(t, 0, 0);
-    if (ByteOffset != NULL)
-        *ByteOffset = offset;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr,
-                                     size_t Pitch)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (desc == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = vgp_call_cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
-    if (r == CUDA_SUCCESS)
-        bound(t, 0, 0);
-    return r;
-}
-
-CUresult vcu_cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r == CUDA_SUCCESS && (phArray == NULL || t->array == 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *phArray = (CUarray)(uintptr_t)t->array;
-    return r;
-}
-
-CUresult vcu_cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r == CUDA_SUCCESS && (phMipmappedArray == NULL || t->mipmap == 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *phMipmappedArray = (CUmipmappedArray)(uintptr_t)t->mipmap;
-    return r;
-}
-
-CUresult vcu_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_surface(hSurfRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!vgp_handle_live((uintptr_t)hArray, VGP_H_ARRAY))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = vgp_call_cuSurfRefSetArray(hSurfRef, hArray, Flags);
-    if (r == CUDA_SUCCESS)
-        bound(t, (uintptr_t)hArray, 0);
-    return r;
-}
-
-CUresult vcu_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
-{
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_surface(hSurfRef, &t);
-
-    if (r == CUDA_SUCCESS && (phArray == NULL || t->array == 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (r == CUDA_SUCCESS)
-        *phArray = (CUarray)(uintptr_t)t->array;
-    return r;
-}
-
-/* ---- the rest ------------------------------------------------------------------------------- */
-
-/* A launch fetches through the memory bound to a module's reference: no further work. */
-CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
-{
-    VCU_FUNC_HELD struct vcu_func *f = NULL;
-    REF_HELD struct vcu_texref *t = NULL;
-    CUresult r = find_texture(hTexRef, &t);
-
-    if (r != CUDA_SUCCESS)
-        return hTexRef == NULL && r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : r;
-    f = vcu_func_find(hfunc);
-    if (f == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    (void)texunit; /* documented as the default one; none is refused (driver 580) */
-    /* Documented: the reference belongs to a module. */
-    return t->context == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return alignment > 0 && address % (unsigned)alignment != 0;
 }

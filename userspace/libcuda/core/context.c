@@ -36,7 +36,7 @@ uint64_t vcu_current_context(void)
     return vcu_thread_context(vcu_thread());
 }
 
-static bool push(uint64_t handle)
+bool vcu_context_enter(uint64_t handle)
 {
     struct vcu_thread *t = vcu_thread();
     uint32_t room = t->heap != NULL ? t->capacity : VCU_STACK_INLINE;
@@ -56,7 +56,7 @@ static bool push(uint64_t handle)
     return true;
 }
 
-static uint64_t pop(void)
+uint64_t vcu_context_pop(void)
 {
     struct vcu_thread *t = vcu_thread();
 
@@ -125,19 +125,19 @@ CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
         return res;
     if (owner == 0 || vcu_context_usable(vcu_handle_data(owner, VGP_H_CONTEXT)) != CUDA_SUCCESS)
         return res;
-    *borrowed = push(owner);
+    *borrowed = vcu_context_enter(owner);
     return *borrowed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-bool vcu_context_enter(uint64_t handle)
-{
-    return push(handle);
 }
 
 void vcu_context_return(bool borrowed)
 {
     if (borrowed)
-        pop();
+        vcu_context_pop();
+}
+
+void vcu_context_let_go(const bool *borrowed)
+{
+    vcu_context_return(*borrowed);
 }
 
 /* ---- making and ending ---------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ uint64_t vcu_context_add_primary(int device)
     return c == NULL ? 0 : c->handle;
 }
 
-static struct vcu_context *primary_of(const struct vcu_device *d)
+struct vcu_context *vcu_primary_of(const struct vcu_device *d)
 {
     return vcu_handle_data(d->primary, VGP_H_CONTEXT);
 }
@@ -207,7 +207,7 @@ CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         return res;
     if (pctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    c = primary_of(d);
+    c = vcu_primary_of(d);
     pthread_mutex_lock(&context_lock);
     if (c->retained == 0) {
         res = vgp_call_vgpPrimaryCtxRetain(dev, (CUcontext)(uintptr_t)c->handle);
@@ -247,7 +247,7 @@ CUresult vcu_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
-    c = primary_of(d);
+    c = vcu_primary_of(d);
     pthread_mutex_lock(&context_lock);
     if (c->retained == 1)
         vcu_parked_send(); /* the memory of a pool outlasts the context */
@@ -270,7 +270,7 @@ CUresult vcu_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
-    c = primary_of(d);
+    c = vcu_primary_of(d);
     pthread_mutex_lock(&context_lock);
     if (c->retained != 0) {
         forget_contents(c);
@@ -283,55 +283,11 @@ CUresult vcu_cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return res;
 }
 
-static bool flags_ok(unsigned flags)
+bool vcu_context_flags_ok(unsigned flags)
 {
     unsigned sched = flags & CU_CTX_SCHED_MASK;
 
     return (flags & ~(unsigned)SETTABLE_FLAGS) == 0 && (sched == 0 || sched == 1 || sched == 2 || sched == 4);
-}
-
-CUresult vcu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!flags_ok(flags))
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
-    if (res == CUDA_SUCCESS)
-        primary_of(d)->flags = flags;
-    return res;
-}
-
-CUresult vcu_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
-{
-    struct vcu_device *d;
-    CUresult res;
-
-    if (flags == NULL || active == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vcu_device_get(dev, &d);
-    if (res != CUDA_SUCCESS)
-        return res;
-    *flags = primary_of(d)->flags;
-    *active = primary_of(d)->retained != 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxSetFlags(unsigned int flags)
-{
-    struct vcu_context *c;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!flags_ok(flags))
-        return CUDA_ERROR_INVALID_VALUE;
-    c = vcu_context_find(NULL);
-    c->base->flags = flags;
-    return CUDA_SUCCESS;
 }
 
 CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
@@ -342,13 +298,13 @@ CUresult vcu_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pctx == NULL || !flags_ok(flags))
+    if (pctx == NULL || !vcu_context_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     c = context_add(dev, false, flags);
     if (c == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vgp_call_vgpCtxCreate(flags, dev, (CUcontext)(uintptr_t)c->handle);
-    if (res == CUDA_SUCCESS && !push(c->handle)) {
+    if (res == CUDA_SUCCESS && !vcu_context_enter(c->handle)) {
         vgp_call_vgpCtxDestroy((CUcontext)(uintptr_t)c->handle);
         res = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -380,48 +336,10 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
     res = vgp_call_vgpCtxDestroy(ctx);
     vcu_units_context_gone(c);
     if (vcu_current_context() == c->handle)
-        pop();
+        vcu_context_pop();
     vgp_handle_drop(c->handle); /* no effect when the encoder already dropped it */
     /* The record itself is kept: another thread may be reading it. Contexts are few. */
     return res;
-}
-
-/* cuCtxAttach and cuCtxDetach: deprecated; a usage count of a context made by cuCtxCreate. */
-CUresult vcu_cuCtxAttach(CUcontext *pctx, unsigned int flags)
-{
-    struct vcu_context *c;
-    CUresult res = vcu_check_context();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pctx == NULL || flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    c = vcu_context_find(NULL);
-    if (c->base != c)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (!c->primary) /* which has another count (driver 580 takes it, too) */
-        c->retained++;
-    *pctx = (CUcontext)(uintptr_t)vcu_current_context();
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuCtxDetach(CUcontext ctx)
-{
-    struct vcu_context *c;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
-    if (c == NULL || c->base != c || vcu_current_context() != c->handle)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (c->primary)
-        return CUDA_SUCCESS;
-    if (c->retained > 1) {
-        c->retained--;
-        return CUDA_SUCCESS;
-    }
-    return vcu_cuCtxDestroy_v2(ctx);
 }
 
 /* ---- the current context -------------------------------------------------------------------- */
@@ -434,7 +352,7 @@ CUresult vcu_cuCtxSetCurrent(CUcontext ctx)
     if (res != CUDA_SUCCESS)
         return res;
     if (ctx == NULL) {
-        pop();
+        vcu_context_pop();
         return CUDA_SUCCESS;
     }
     if (vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT) == NULL)
@@ -443,35 +361,7 @@ CUresult vcu_cuCtxSetCurrent(CUcontext ctx)
         stack_of(t)[t->depth - 1] = (uintptr_t)ctx;
         return CUDA_SUCCESS;
     }
-    return push((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult vcu_cuCtxPushCurrent_v2(CUcontext ctx)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (ctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT) == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    return push((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult vcu_cuCtxPopCurrent_v2(CUcontext *pctx)
-{
-    uint64_t handle;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    handle = pop();
-    if (handle == 0)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (pctx != NULL)
-        *pctx = (CUcontext)(uintptr_t)handle;
-    return CUDA_SUCCESS;
+    return vcu_context_enter((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */
@@ -479,26 +369,6 @@ CUresult vcu_cuCtxPopCurrent_v2(CUcontext *pctx)
 CUresult vcu_context_wait(void)
 {
     return vcu_wait_answered(NULL, true) ? CUDA_SUCCESS : vgp_call_vgpCtxSynchronize(0);
-}
-
-CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)
-{
-    struct vcu_context *c;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    c = vcu_context_find(ctx);
-    res = c == NULL ? CUDA_ERROR_INVALID_CONTEXT : vcu_context_usable(c);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (c->handle == vcu_current_context())
-        return vcu_context_wait();
-    if (!push(c->handle)) /* the record names the context: make it current for this one call */
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    res = vgp_call_vgpCtxSynchronize(0);
-    pop();
-    return res;
 }
 
 /* ---- queries, all answered here ---------------------------------------------------------------- */

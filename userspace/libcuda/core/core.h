@@ -105,6 +105,10 @@ CUresult vcu_check_usable(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
 CUresult vcu_check_device(CUdevice ordinal);
+/* Gives a text of a device, cut to `room` bytes, at least 1; the first `cleared` bytes are zeroed before. */
+CUresult vcu_text_give(char *out, int room, const char *text, int cleared);
+/* True for an element that texture memory can have. */
+bool vcu_texel_ok(CUarray_format format, unsigned channels);
 
 /* The atomic operations that a device can do on memory of the host (peer: CU_DEVICE_INVALID), or of a peer. */
 CUresult vcu_device_atomics(unsigned int *capabilities, const CUatomicOperation *operations,
@@ -294,6 +298,14 @@ CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
  * memory. */
 bool vcu_context_enter(uint64_t handle);
 void vcu_context_return(bool borrowed);
+/* A variable, initially false: what was borrowed or entered is returned at the end of its block. */
+#define VCU_BORROWED __attribute__((cleanup(vcu_context_let_go)))
+void vcu_context_let_go(const bool *borrowed);
+/* Takes the top of the calling thread's stack of contexts; 0: it is empty. */
+uint64_t vcu_context_pop(void);
+/* Flags that a context may be made with, or get. */
+bool vcu_context_flags_ok(unsigned flags);
+struct vcu_context *vcu_primary_of(const struct vcu_device *d);
 /* CUDA_SUCCESS, CONTEXT_IS_DESTROYED (also NULL), or the context's sticky error. */
 CUresult vcu_context_usable(const struct vcu_context *c);
 /* Handle of the context that owns new objects of the calling thread: the current one, or the
@@ -335,6 +347,12 @@ CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexec
 /* Drops the stream handles of the context and of its green contexts. */
 void vcu_green_forget(const struct vcu_context *c);
 
+struct vcu_green {
+    struct vcu_context *context;
+    int device;
+};
+/* The record of a green context that can be used; *g is NULL where it is not live. */
+CUresult vcu_green_get(CUgreenCtx h, struct vcu_green **g);
 /* The checks of calls with a green context and an event. */
 CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent);
 /* The resources of a device, a context or a green context; what: VGP_RESOURCE_DEVICE, _CONTEXT, _GREEN. */
@@ -344,6 +362,8 @@ CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenC
 /* ---- coredump.c: a context's settings begin and end with it ---- */
 void vcu_coredump_begin(struct vcu_context *c);
 void vcu_coredump_forget(struct vcu_context *c);
+/* Returns r, the result of setting one; says why where it is refused. */
+CUresult vcu_coredump_told(const char *call, CUresult r);
 
 /* ---- capture_state.c: which streams capture ------------------------------------------------- */
 

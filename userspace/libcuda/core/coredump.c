@@ -7,7 +7,7 @@
 
 #include "vgp_entry.h"
 
-static CUresult told(const char *call, CUresult r)
+CUresult vcu_coredump_told(const char *call, CUresult r)
 {
     return r == CUDA_ERROR_NOT_SUPPORTED ? VCU_REFUSE(r, call, "no GPU core dump is written") : r;
 }
@@ -20,29 +20,4 @@ void vcu_coredump_begin(struct vcu_context *c)
 void vcu_coredump_forget(struct vcu_context *c)
 {
     cua_coredump_forget(&c->coredump);
-}
-
-CUresult vcu_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    CUresult r = vcu_check_context();
-
-    return r == CUDA_SUCCESS ? cua_coredump_get(&vcu_context_find(NULL)->coredump, attrib, value, size) : r;
-}
-
-CUresult vcu_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    CUresult r = vcu_check_context();
-
-    if (r == CUDA_SUCCESS)
-        r = cua_coredump_set(&vcu_context_find(NULL)->coredump, attrib, value, size);
-    return told("cuCoredumpSetAttribute", r);
-}
-
-CUresult vcu_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    CUresult r = vcu_check_init();
-
-    if (r == CUDA_SUCCESS)
-        r = cua_coredump_set(NULL, attrib, value, size);
-    return told("cuCoredumpSetAttributeGlobal", r);
 }

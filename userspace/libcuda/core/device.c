@@ -91,61 +91,10 @@ CUresult vcu_check_device(CUdevice ordinal)
     return vcu_device_get(ordinal, &d);
 }
 
-CUresult vcu_cuDeviceGet(CUdevice *device, int ordinal)
+CUresult vcu_text_give(char *out, int room, const char *text, int cleared)
 {
-    struct vcu_device *d;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuDeviceGet");
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vcu_device_get(ordinal, &d);
-    if (res == CUDA_SUCCESS)
-        *device = ordinal;
-    return res;
-}
-
-CUresult vcu_cuDeviceGetCount(int *count)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuDeviceGetCount");
-    if (count == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *count = vcu.device_count;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuDeviceGetName(char *name, int len, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuDeviceGetName");
-    if (name == NULL || len <= 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    memset(name, 0, len < 64 ? (size_t)len : 64); /* all of the driver's text (580) */
-    snprintf(name, (size_t)len, "%s", d->name);
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuDeviceGetUuid");
-    if (uuid == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *uuid = d->uuid;
+    memset(out, 0, (size_t)(room < cleared ? room : cleared));
+    snprintf(out, (size_t)room, "%s", text); /* cut to what fits, as the driver does */
     return CUDA_SUCCESS;
 }
 
@@ -182,38 +131,6 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res;
-
-    if (bytes != NULL)
-        *bytes = 0;
-    res = vcu_check_init();
-    if (res == CUDA_SUCCESS && bytes == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vcu_device_get(dev, &d);
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuDeviceTotalMem");
-    *bytes = d->total_memory;
-    return CUDA_SUCCESS;
-}
-
-CUresult vcu_cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pciBusId == NULL || len <= 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    snprintf(pciBusId, (size_t)len, "%s", d->pci_bus_id); /* cut to what fits, as the driver does */
-    return CUDA_SUCCESS;
-}
-
 CUresult vcu_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
     unsigned domain = 0, bus, slot, function;
@@ -244,19 +161,6 @@ CUresult vcu_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult vcu_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (major == NULL || minor == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    vcu_caller_cc(d, major, minor);
-    return CUDA_SUCCESS;
-}
-
 CUresult vcu_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     struct vcu_device *d;
@@ -285,7 +189,7 @@ CUresult vcu_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-static bool texel_ok(CUarray_format format, unsigned channels)
+bool vcu_texel_ok(CUarray_format format, unsigned channels)
 {
     switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -301,20 +205,6 @@ static bool texel_ok(CUarray_format format, unsigned channels)
         return (unsigned)format > CU_AD_FORMAT_FLOAT && (unsigned)format <= CU_AD_FORMAT_SNORM_INT16X4 &&
                channels >= 1 && channels <= 4;
     }
-}
-
-CUresult vcu_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
-                                                unsigned numChannels, CUdevice dev)
-{
-    struct vcu_device *d;
-    CUresult res = vcu_device_get(dev, &d);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (maxWidthInElements == NULL || !texel_ok(format, numChannels))
-        return CUDA_ERROR_INVALID_VALUE;
-    *maxWidthInElements = (size_t)d->attributes[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH];
-    return CUDA_SUCCESS;
 }
 
 CUresult vcu_device_atomics(unsigned int *capabilities, const CUatomicOperation *operations,
@@ -336,17 +226,4 @@ bool vcu_loads_eagerly(void)
     const char *v = getenv("CUDA_MODULE_LOADING");
 
     return v != NULL && strcasecmp(v, "EAGER") == 0;
-}
-
-CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
-{
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    VCU_FAULT("call", "cuModuleGetLoadingMode");
-    if (mode == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *mode = vcu_loads_eagerly() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
-    return CUDA_SUCCESS;
 }

@@ -27,11 +27,6 @@ struct hidden {
 };
 #define MAGIC UINT64_C(0x6772656776677063)
 
-struct vcu_green {
-    struct vcu_context *context;
-    int device;
-};
-
 _Atomic uint32_t vcu_greens;
 
 /* ---- streams of green contexts that were destroyed ---- */
@@ -143,27 +138,6 @@ CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenC
     if (res == CUDA_SUCCESS)
         resource_fill(out, resource, count, minimum, alignment);
     return res;
-}
-
-CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
-{
-    const struct vcu_context *c;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (resource == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    c = hCtx != NULL ? vcu_context_find(hCtx) : NULL; /* NULL is not the current context (driver 580) */
-    if (c == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    /* A primary context that is not active has no resources: those that it would have. */
-    if (c->retained == 0 || vcu_context_usable(c) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-        return c->green == 0 ? vcu_resource_ask(VGP_RESOURCE_DEVICE, c->device, NULL, NULL, resource, type)
-                             : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return vcu_resource_ask(VGP_RESOURCE_CONTEXT, 0, (CUcontext)(uintptr_t)c->handle, NULL, resource, type);
 }
 
 CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
@@ -341,7 +315,7 @@ CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
     return CUDA_SUCCESS;
 }
 
-static CUresult green_get(CUgreenCtx h, struct vcu_green **g)
+CUresult vcu_green_get(CUgreenCtx h, struct vcu_green **g)
 {
     CUresult res;
 
@@ -360,7 +334,7 @@ CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = green_get(hCtx, &g);
+    res = vcu_green_get(hCtx, &g);
     if (g == NULL)
         return res;
     vcu_parked_send();
@@ -380,92 +354,14 @@ CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
     return res == CUDA_SUCCESS ? released : res;
 }
 
-CUresult vcu_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
-{
-    struct vcu_green *g;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pContext == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = green_get(hCtx, &g);
-    if (res == CUDA_SUCCESS)
-        *pContext = (CUcontext)(uintptr_t)g->context->handle;
-    return res;
-}
-
-CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
-{
-    struct vcu_green *g;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (resource == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = green_get(hCtx, &g);
-    return res == CUDA_SUCCESS ? vcu_resource_ask(VGP_RESOURCE_GREEN, 0, NULL, hCtx, resource, type) : res;
-}
-
 CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent)
 {
     struct vcu_green *g;
     CUresult res = vcu_check_init();
 
     if (res == CUDA_SUCCESS)
-        res = green_get(hCtx, &g);
+        res = vcu_green_get(hCtx, &g);
     if (res == CUDA_SUCCESS && !vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
         res = CUDA_ERROR_INVALID_HANDLE;
-    return res;
-}
-
-CUresult vcu_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
-{
-    struct vcu_green *g;
-    uint64_t stream;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (phStream == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = green_get(greenCtx, &g);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (flags != CU_STREAM_NON_BLOCKING)
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuGreenCtxStreamCreate",
-                          "CU_STREAM_NON_BLOCKING is required");
-    stream = vgp_handle_mint(VGP_H_STREAM);
-    if (stream == 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    vcu_handle_set_data(stream, VGP_H_STREAM, (void *)(uintptr_t)g->context->handle);
-    res = vgp_call_vgpGreenCtxStreamCreate((CUstream)(uintptr_t)stream, greenCtx, flags, priority);
-    if (res == CUDA_SUCCESS)
-        *phStream = (CUstream)(uintptr_t)stream;
-    else
-        vgp_handle_drop(stream);
-    return res;
-}
-
-CUresult vcu_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
-{
-    const struct vcu_context *c;
-    struct vcu_green *g;
-    CUresult res = vcu_check_init();
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (greenCtxId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (greenCtx != NULL) {
-        res = green_get(greenCtx, &g);
-        c = res == CUDA_SUCCESS ? g->context : NULL;
-    } else {
-        c = vcu_context_find(NULL);
-        res = c != NULL && c->green != 0 ? vcu_context_usable(c) : CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (res == CUDA_SUCCESS)
-        *greenCtxId = c->id;
     return res;
 }

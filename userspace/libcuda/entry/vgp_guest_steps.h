@@ -3,6 +3,8 @@
 #ifndef VGP_GUEST_STEPS_H
 #define VGP_GUEST_STEPS_H
 
+#include <string.h>
+
 #include "../code/code.h"
 #include "../code/recall.h"
 #include "../core/core.h"

@@ -179,6 +179,15 @@ CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current);
 /* Tells the worker of a pool whose handle is minted. */
 CUresult vcu_pool_create(uint64_t handle, const CUmemPoolProps *p);
 
+/* ---- pointer.c ---- */
+
+/* The known range around a pointer, if the device may touch it. */
+bool vcu_pointer_range(CUdeviceptr ptr, struct vcu_place *p);
+/* The device's address of a pointer into that range. */
+CUdeviceptr vcu_pointer_on_device(const struct vcu_place *p, CUdeviceptr ptr);
+/* Known data about an address. */
+struct cua_pointer vcu_pointer_about(CUdeviceptr ptr);
+
 /* ---- vmm.c ---- */
 
 /* Tells the worker of physical memory whose handle is minted. */
