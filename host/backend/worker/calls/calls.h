@@ -60,6 +60,12 @@ void wrk_share_note_pool(CUmemoryPool pool, uint32_t handle_types);
 
 /* ---- nvml.c ---- */
 
+/* A text of the host's NVML, by the function that gives it; empty where there is none. */
+void wrk_nvml_text(const char *function, char *to, size_t room);
+/* VGP_NVML_*, once a text was asked for. */
+uint32_t wrk_nvml_flags(const struct wrk_worker *w);
+/* The provider's cuDriverGetVersion. */
+int wrk_cuda_version(void);
 /* Memory of this process on all devices according to the host's NVML, bytes; 0: unknown. */
 uint64_t wrk_nvml_own_memory(void);
 
@@ -105,8 +111,24 @@ CUresult wrk_function_describe(CUfunction f);
 CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device);
 uint32_t wrk_function_attributes(int32_t *out);
 uint32_t wrk_param_layout(uint32_t *out);
-/* A driver before 12.4 does not say, and loads at the first launch. */
-CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state);
+
+/* code/load.c, code/jit.c: the call is deferred, and makes the handle, which is reserved, when it lands. */
+struct wrk_load;
+/* Checks the image and takes it over. */
+CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
+                      bool is_blob, struct wrk_load **out);
+/* want_logs: the reply has them. */
+CUresult wrk_load_plain(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
+                        bool is_blob, bool want_logs);
+/* Takes the load over. log: id of the logs, of `info` and `error` bytes. */
+CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t *ids, uint32_t n,
+                      const uint64_t *values, uint32_t nvalues, uint32_t log, uint32_t info, uint32_t error);
+/* A log of a load that is over, and its bytes; NULL: not wanted. which: 0 info, 1 error. */
+CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total);
+
+/* code/link.c: the result and the logs of a link that no call is about; NULL: none. */
+CUresult wrk_link_result(struct wrk_call *c, uint64_t state, const uint8_t **result, uint64_t *size);
+CUresult wrk_link_log(struct wrk_call *c, uint64_t state, uint32_t which, const char **text, uint32_t *total);
 
 /* context/stream.c */
 CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n);
@@ -116,8 +138,32 @@ CUmemDecompressParams wrk_decompression(uint64_t src, uint64_t src_bytes, uint64
 /* Attributes of streams whose value is plain data. */
 bool wrk_stream_attribute(uint32_t id);
 
+/* context/green.c: keeps a resource and returns its number; asked: the answer to a query, whose number is given again. */
+uint64_t wrk_resource_keep(const CUdevResource *r, bool asked);
+/* The resource of a number, until the next one is kept; NULL: unknown, as the guest is told. */
+const CUdevResource *wrk_resource_kept(struct wrk_call *c, uint64_t id);
+CUresult wrk_resources_kept(struct wrk_call *c, CUdevResource *out, const uint64_t *ids, uint32_t n);
+/* From five words for each group. */
+CUresult wrk_resource_groups(struct wrk_call *c, CU_DEV_SM_RESOURCE_GROUP_PARAMS *out, const uint32_t *words,
+                             uint32_t nwords);
+/* Upper bound of multiprocessor numbers, whatever the provider reports. */
+uint16_t wrk_resource_narrow(unsigned n);
+
 /* memory/vmm.c, memory/ipc.c */
 uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle);
+/* The broker's token of memory, or of a pool, made to be exported; NULL: it was not. */
+const uint8_t *wrk_allocation_token(struct wrk_call *c, uint64_t handle);
+const uint8_t *wrk_pool_token(CUmemoryPool pool);
+/* memory/ipc.c, where the broker keeps the provider's handles: each puts the guest's handle in the place of the provider's;
+ * open_kept opens memory by a handle of the guest. */
+CUresult wrk_ipc_give_memory(struct wrk_call *c, CUdeviceptr p, CUipcMemHandle *handle);
+CUresult wrk_ipc_give_event(struct wrk_call *c, CUevent event, CUipcEventHandle *handle);
+/* Puts the provider's handle in the place of the guest's; the token is wrk_ipc_event_opened()'s, which returns the result r
+ * of opening it. */
+CUresult wrk_ipc_event_real(struct wrk_call *c, CUipcEventHandle *handle, uint8_t token[VGB_TOKEN]);
+CUresult wrk_ipc_event_opened(struct wrk_call *c, const uint8_t token[VGB_TOKEN], const CUevent *event,
+                              CUresult r);
+CUresult wrk_ipc_open_kept(struct wrk_call *c, const CUipcMemHandle *handle, uint32_t flags, CUdeviceptr *p);
 /* Bytes of the allocation around an address; 0: none. */
 uint64_t wrk_allocation_size(CUdeviceptr p);
 /* Memory of the host's processors is not counted by any quota, and what is exported by anything but

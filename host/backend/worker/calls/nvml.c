@@ -92,32 +92,30 @@ static void *host_device(uint32_t ordinal)
     return host.dl && ordinal < HOST_DEVICES_MAX ? host.devices[ordinal] : NULL;
 }
 
-static uint32_t text_from_host(const char *name, char *to, size_t room)
+void wrk_nvml_text(const char *name, char *to, size_t room)
 {
     int (*get)(char *, unsigned);
 
+    load_host();
     FIND(get, name);
     if (!get || get(to, (unsigned)room - 1) != NVML_SUCCESS)
         to[0] = '\0';
     to[room - 1] = '\0';
-    return (uint32_t)strlen(to) + 1;
 }
 
-CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r, struct vgp_outs_vgpNvmlInfo *o)
+uint32_t wrk_nvml_flags(const struct wrk_worker *w)
 {
-    load_host();
+    const uint32_t from_host = host.dl ? VGP_NVML_HOST : 0;
+
     /* Without NVML the clients' total usage cannot be attributed to one of several devices. */
-    if (c->w->quota.limit || (!host.dl && wrk_capabilities.device_count == 1))
-        r->flags = VGP_NVML_MEMORY;
-    else if (host.dl)
-        r->flags = VGP_NVML_MEMORY | VGP_NVML_SHARED;
-    if (host.dl)
-        r->flags |= VGP_NVML_HOST;
-    r->cudaVersion = wrk_capabilities.driver_version;
-    r->driverVersion_len =
-        text_from_host("nvmlSystemGetDriverVersion", o->driverVersion, sizeof(o->driverVersion));
-    r->nvmlVersion_len = text_from_host("nvmlSystemGetNVMLVersion", o->nvmlVersion, sizeof(o->nvmlVersion));
-    return CUDA_SUCCESS;
+    if (w->quota.limit || (!host.dl && wrk_capabilities.device_count == 1))
+        return from_host | VGP_NVML_MEMORY;
+    return host.dl ? from_host | VGP_NVML_MEMORY | VGP_NVML_SHARED : from_host;
+}
+
+int wrk_cuda_version(void)
+{
+    return wrk_capabilities.driver_version;
 }
 
 /* Fills in the processes of a device; returns their number. */

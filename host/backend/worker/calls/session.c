@@ -71,12 +71,3 @@ int wrk_attribute_shown(uint32_t attribute, int value)
 {
     return attribute == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED ? value & wrk_capabilities.ipc_events : value;
 }
-
-CUresult wrk_do_vgpBlobAppend(struct wrk_call *c, const struct vgp_args_vgpBlobAppend *a, const void *data)
-{
-    CUresult r = wrk_blob_append(c->w, a->blobId, a->totalSize, data, a->data_len);
-
-    if (r == CUDA_ERROR_INVALID_VALUE)
-        return wrk_malformed(c, "blob %u: sizes do not add up", a->blobId);
-    return CUDA_SUCCESS; /* no memory: reported by the call that uses the blob */
-}

@@ -266,42 +266,20 @@ CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c, const struct vgp_args_v
     return CUDA_SUCCESS;
 }
 
-CUresult
-wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
-                                          const struct vgp_args_vgpStreamUpdateCaptureDependencies *a,
-                                          const uint64_t *dependencies, const void *edgeData)
+CUresult wrk_capture_nodes(struct wrk_call *c, CUstream stream, const uint64_t *handles, uint32_t n,
+                           CUgraphNode **nodes)
 {
-    const CUgraphEdgeData *edges;
     struct wrk_graph *g = NULL;
-    CUgraphNode *deps;
-    CUstream stream;
     struct info i;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_edges_ok(edgeData, a->edgeData_len, a->dependencies_len, &edges))
-        return wrk_malformed(c, "edge data does not fit the dependencies");
-    if (!wrk_provider.cuStreamUpdateCaptureDependencies_v2 &&
-        (edges || !wrk_provider.cuStreamUpdateCaptureDependencies))
-        return wrk_missing(c, "cuStreamUpdateCaptureDependencies_v2");
     /* The driver may not distinguish nodes of other graphs from those of the captured graph. */
-    if (a->dependencies_len && provider_can() && get_info(stream, &i) == CUDA_SUCCESS &&
+    if (n && provider_can() && get_info(stream, &i) == CUDA_SUCCESS &&
         i.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         g = wrk_graph_of(c->w, i.graph);
         if (!g)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    r = wrk_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (wrk_provider.cuStreamUpdateCaptureDependencies_v2)
-        r = wrk_provider.cuStreamUpdateCaptureDependencies_v2(stream, deps, edges, a->dependencies_len,
-                                                              a->flags);
-    else
-        r = wrk_provider.cuStreamUpdateCaptureDependencies(stream, deps, a->dependencies_len, a->flags);
-    free(deps);
-    return r;
+    return wrk_gnodes_get(c, g, handles, n, true, nodes);
 }
 
 static CUresult capture_host_func(struct wrk_call *c, uint64_t handle, uint64_t cookie, bool *kept)

@@ -59,23 +59,6 @@ CUresult wrk_do_vgpExtSemOp(struct wrk_call *c, const struct vgp_args_vgpExtSemO
     return r;
 }
 
-CUresult wrk_do_vgpGraphExtSemNode(struct wrk_call *c, const struct vgp_args_vgpGraphExtSemNode *a,
-                                   const uint64_t *dependencies, const void *edgeData,
-                                   struct vgp_ret_vgpGraphExtSemNode *ret)
-{
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS && (w.op == VGP_NODE_CAPTURE || !known(a->what)))
-        r = wrk_malformed(c, "a node of semaphores: operation %u of node %u", a->what, a->op);
-    if (r == CUDA_SUCCESS)
-        r = wrk_host_node(c, &w, a->cookie, a->what, &ret->node);
-    if (r != CUDA_SUCCESS)
-        wrk_host_func_refused(c, a->cookie);
-    wrk_where_end(&w);
-    return r;
-}
-
 /* ---- updates of executable graphs ---- */
 
 /* Host nodes of a graph and its child graphs, in the provider's order. */

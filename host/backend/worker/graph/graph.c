@@ -65,7 +65,7 @@ static uint32_t count_host_nodes(CUgraph g, unsigned depth)
     return sum < VGP_HOST_NODES_UNKNOWN ? (uint32_t)sum : VGP_HOST_NODES_UNKNOWN;
 }
 
-static uint32_t host_nodes(CUgraph g)
+uint32_t wrk_graph_host_nodes(CUgraph g)
 {
     return wrk_host_nodes_made ? count_host_nodes(g, 0) : 0;
 }
@@ -142,44 +142,23 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c, const struct vgp_args_vg
     if (r != CUDA_SUCCESS)
         return CUDA_SUCCESS; /* failure and its reason are in `status` */
     wrk_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
-    ret->hostNodes = host_nodes(g->object);
+    ret->hostNodes = wrk_graph_host_nodes(g->object);
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c, const struct vgp_args_vgpGraphExecUpdate *a,
-                                   struct vgp_ret_vgpGraphExecUpdate *ret)
+bool wrk_exec_name(CUgraphExec exec, struct wrk_call *c, uint64_t graph)
 {
-    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-    CUgraphExec exec;
+    struct wrk_namer *names = wrk_exec_names(exec);
     struct wrk_graph *g;
-    CUresult r = wrk_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
 
-    if (r == CUDA_SUCCESS)
-        r = wrk_graph_get(c, a->graph, &g);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphExecUpdate_v2)
-        return wrk_missing(c, "cuGraphExecUpdate_v2");
-    if (wrk_exec_stale(exec))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    struct wrk_namer *names = wrk_exec_names(exec); /* also on failure, which may be partial */
-    if (!names || !wrk_namer_copy(names, &g->names))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    info.errorNode = wrk_extsem_changed(exec, g->object);
-    if (info.errorNode) {
-        info.result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-        r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    } else {
-        r = wrk_provider.cuGraphExecUpdate_v2(exec, g->object, &info);
-    }
-    ret->status = (uint32_t)r;
-    ret->result = (uint32_t)info.result;
-    ret->errorNode = name_node(c->w, g, info.errorNode);
-    ret->errorFromNode = name_node(c->w, g, info.errorFromNode);
-    ret->hostNodes = r == CUDA_SUCCESS ? host_nodes(g->object) : 0;
-    if (r == CUDA_SUCCESS)
-        wrk_exec_updated(exec);
-    return CUDA_SUCCESS;
+    return names && wrk_graph_get(c, graph, &g) == CUDA_SUCCESS && wrk_namer_copy(names, &g->names);
+}
+
+uint64_t wrk_node_named(struct wrk_call *c, uint64_t graph, CUgraphNode node)
+{
+    struct wrk_graph *g;
+
+    return node && wrk_graph_get(c, graph, &g) == CUDA_SUCCESS ? name_node(c->w, g, node) : 0;
 }
 
 /* ---- lists ---- */

@@ -248,6 +248,16 @@ void wrk_host_func_nothing(void *unused);
 
 /* ---- what the steps of calls need (vgp_worker.c) ---- */
 
+/* Handles the failure of a call that introduced a host function. If the call was posted, the guest
+ * is notified of the function's end, once more if a graph already holds it. */
+void wrk_host_func_refused(struct wrk_call *c, uint64_t cookie);
+/* Returns r, the result of passing f on; drops f where it failed. */
+CUresult wrk_host_func_sent(struct wrk_host_func *f, CUresult r);
+/*
+ * Adds or changes a node that runs a host function of the guest, plain or for external semaphores.
+ */
+CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
+                       enum vgp_extsem_op semaphores, uint64_t *handle);
 /* Records a graph owned by the client; destroyed if out of memory for its record. */
 CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle);
 /* Graph of a node, owned by the node from now on. */
@@ -272,6 +282,48 @@ CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags
 /* From four words for each; out: room for nwords / 4. */
 CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out,
                                       const uint64_t *words, uint32_t nwords);
+
+/* Context of a condition, named by its graph; the room for one more in the graph's list, which it then takes. */
+CUresult wrk_condition_context(struct wrk_call *c, uint64_t graph, uint64_t context, CUcontext *out);
+bool wrk_condition_room(struct wrk_call *c, uint64_t graph);
+void wrk_condition_made(struct wrk_call *c, uint64_t graph, uint64_t condition);
+/* Handles of the graphs of a conditional node, *n of them; NULL: it is none. */
+const uint64_t *wrk_node_bodies(struct wrk_call *c, uint64_t node, uint32_t *n);
+/* One of the four words of a memory operation, as wrk_memory_operations_packed() takes them. */
+uint64_t wrk_memory_operation_word(const CUstreamBatchMemOpParams *p, unsigned word);
+/* Client handle of the function that a kernel node launches, or of its kernel; 0: unknown. */
+uint64_t wrk_kernel_node_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p);
+/* Packs its parameters; *packed is valid until the next call. */
+CUresult wrk_kernel_node_pack(const CUDA_KERNEL_NODE_PARAMS *p, const uint8_t **packed, uint32_t *size);
+/* Adds a kernel node with its edge data in a single call, as a node cannot always be removed. */
+CUresult wrk_kernel_node_add(struct wrk_where *w, CUgraphNode *node, const CUDA_KERNEL_NODE_PARAMS *p);
+/* Records a clone of a graph, owned by the client; destroyed if out of memory for its record. */
+CUresult wrk_graph_cloned(struct wrk_call *c, uint64_t from, CUgraph object, uint64_t *handle);
+/* Notes the graph of a node that a call without reply changes. */
+void wrk_node_builds(struct wrk_call *c, uint64_t node);
+/* True while a capture is in the node's graph, or in a graph of the node. */
+bool wrk_node_captured(struct wrk_call *c, uint64_t node);
+/* Ends the record of a node that the provider has destroyed, and its other half. */
+void wrk_node_gone(struct wrk_call *c, uint64_t node);
+/* Updates of executable graphs: the objects that they name from now on, also where the update fails; the number of host
+ * functions of a launch; the handle of a node of the graph, 0: none or unknown. */
+bool wrk_exec_name(CUgraphExec exec, struct wrk_call *c, uint64_t graph);
+uint32_t wrk_graph_host_nodes(CUgraph graph);
+uint64_t wrk_node_named(struct wrk_call *c, uint64_t graph, CUgraphNode node);
+
+/* User objects, by what the handle table has for them: the provider's object; whether the client may have so many
+ * references more; counts references that it got; counts references that it gives up, false: it has not so many. */
+CUuserObject wrk_user_object_of(const void *entry);
+bool wrk_user_object_may(const void *entry, uint32_t count);
+void wrk_user_object_own(void *entry, uint32_t count);
+bool wrk_user_object_take(void *entry, uint32_t count);
+
+/* True for a copy that consists of two nodes; switches both halves: a host function cannot be disabled, but can be replaced. */
+bool wrk_node_joined(struct wrk_call *c, uint64_t node);
+CUresult wrk_node_enable_joined(struct wrk_call *c, CUgraphExec exec, uint64_t node, unsigned enabled);
+/* Provider nodes of the graph that a stream is captured into, by their handles; *nodes is to be freed. */
+CUresult wrk_capture_nodes(struct wrk_call *c, CUstream stream, const uint64_t *handles, uint32_t n,
+                           CUgraphNode **nodes);
 
 /* Parameters of an allocation node; bytes: its size; access: kept by reference. */
 CUDA_MEM_ALLOC_NODE_PARAMS wrk_alloc_node(uint32_t type, uint32_t handle_types, uint32_t location_type,

@@ -20,75 +20,42 @@ CUDA_MEM_ALLOC_NODE_PARAMS wrk_alloc_node(uint32_t type, uint32_t handle_types, 
         .bytesize = bytes};
 }
 
-CUresult wrk_do_vgpGraphMemNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphMemNodeGet *a,
-                                   struct vgp_ret_vgpGraphMemNodeGet *ret,
-                                   struct vgp_outs_vgpGraphMemNodeGet *o)
-{
-    CUDA_MEM_ALLOC_NODE_PARAMS p;
-    CUdeviceptr dptr = 0;
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphMemAllocNodeGetParams || !wrk_provider.cuGraphMemFreeNodeGetParams)
-        return wrk_missing(c, "cuGraphMemAllocNodeGetParams");
-    if (a->free) {
-        r = wrk_provider.cuGraphMemFreeNodeGetParams(n->object, &dptr);
-        ret->dptr = dptr;
-        return r;
-    }
-    memset(&p, 0, sizeof(p));
-    r = wrk_provider.cuGraphMemAllocNodeGetParams(n->object, &p);
-    if (r != CUDA_SUCCESS)
-        return r;
-    ret->dptr = p.dptr;
-    ret->bytesize = p.bytesize;
-    ret->allocType = (uint32_t)p.poolProps.allocType;
-    ret->locationType = (uint32_t)p.poolProps.location.type;
-    ret->locationId = p.poolProps.location.id;
-    for (uint32_t i = 0; p.accessDescs && i < 64 && i < p.accessDescCount; i++) {
-        o->accessTypes[i] = (uint32_t)p.accessDescs[i].location.type;
-        o->accessIds[i] = p.accessDescs[i].location.id;
-        o->access[i] = (uint32_t)p.accessDescs[i].flags;
-        ret->accessTypes_len = ret->accessIds_len = ret->access_len = i + 1;
-    }
-    return CUDA_SUCCESS;
-}
-
 /* ---- conditions ---- */
 
 #define CONDITIONS_MAX 65536u /* of a graph; bounds the worker's memory */
 #define BODIES_MAX 65536u     /* of a node; each is a graph */
 
-CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c,
-                                          const struct vgp_args_vgpGraphConditionalHandle *a,
-                                          struct vgp_ret_vgpGraphConditionalHandle *ret)
+CUresult wrk_condition_context(struct wrk_call *c, uint64_t graph, uint64_t context, CUcontext *out)
 {
-    CUgraphConditionalHandle handle = 0;
     struct wrk_graph *g;
-    CUcontext ctx;
-    uint64_t *grown;
-    CUresult r = wrk_graph_get(c, a->graph, &g);
+    CUresult r = wrk_graph_get(c, graph, &g);
 
-    if (r == CUDA_SUCCESS) {
-        wrk_naming_for(c, &g->names);
-        r = wrk_node_context(c, a->context, &ctx);
-    }
     if (r != CUDA_SUCCESS)
         return r;
-    if (!wrk_provider.cuGraphConditionalHandleCreate)
-        return wrk_missing(c, "cuGraphConditionalHandleCreate");
-    if (g->nconditions == CONDITIONS_MAX)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    wrk_naming_for(c, &g->names);
+    return wrk_node_context(c, context, out);
+}
+
+bool wrk_condition_room(struct wrk_call *c, uint64_t graph)
+{
+    struct wrk_graph *g;
+    uint64_t *grown;
+
+    if (wrk_graph_get(c, graph, &g) != CUDA_SUCCESS || g->nconditions == CONDITIONS_MAX)
+        return false;
     grown = realloc(g->conditions, (g->nconditions + 1) * sizeof(*grown));
     if (!grown)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return false;
     g->conditions = grown;
-    r = wrk_provider.cuGraphConditionalHandleCreate(&handle, g->object, ctx, a->value, a->flags);
-    if (r == CUDA_SUCCESS)
-        ret->handle = g->conditions[g->nconditions++] = handle;
-    return r;
+    return true;
+}
+
+void wrk_condition_made(struct wrk_call *c, uint64_t graph, uint64_t condition)
+{
+    struct wrk_graph *g;
+
+    if (wrk_graph_get(c, graph, &g) == CUDA_SUCCESS)
+        g->conditions[g->nconditions++] = condition;
 }
 
 /* True if the number was issued for this graph or an enclosing graph. */
@@ -219,21 +186,14 @@ CUresult wrk_do_vgpGraphConditionalNamed(struct wrk_call *c,
     return r;
 }
 
-CUresult wrk_do_vgpGraphBodies(struct wrk_call *c, const struct vgp_args_vgpGraphBodies *a,
-                               struct vgp_ret_vgpGraphBodies *ret, struct vgp_outs_vgpGraphBodies *o)
+const uint64_t *wrk_node_bodies(struct wrk_call *c, uint64_t node, uint32_t *n)
 {
-    const uint32_t room = sizeof(o->graphs) / sizeof(o->graphs[0]);
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
+    struct wrk_gnode *of;
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!n->bodies)
-        return CUDA_ERROR_INVALID_VALUE;
-    ret->total = n->nbodies;
-    for (uint32_t i = a->first; i < n->nbodies && ret->graphs_len < room; i++)
-        o->graphs[ret->graphs_len++] = n->bodies[i];
-    return CUDA_SUCCESS;
+    if (wrk_gnode_get(c, node, &of) != CUDA_SUCCESS)
+        return NULL;
+    *n = of->nbodies;
+    return of->bodies;
 }
 
 /* ---- children ---- */

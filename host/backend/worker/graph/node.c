@@ -268,53 +268,46 @@ static bool clone_joined(struct wrk_call *c, const struct wrk_graph *from, struc
     return true;
 }
 
-CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraphClone *a,
-                              struct vgp_ret_vgpGraphClone *ret)
+CUresult wrk_graph_cloned(struct wrk_call *c, uint64_t from, CUgraph object, uint64_t *handle)
 {
-    CUgraph object = NULL;
-    struct wrk_graph *g, *from;
-    CUresult r = wrk_graph_get(c, a->graph, &from);
+    struct wrk_graph *g = wrk_graph_of(c->w, object), *was;
+    CUresult r = wrk_graph_get(c, from, &was);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphClone || !wrk_provider.cuGraphDestroy || !wrk_provider.cuGraphNodeFindInClone)
-        return wrk_missing(c, "cuGraphClone");
-    r = wrk_provider.cuGraphClone(&object, from->object);
-    if (r != CUDA_SUCCESS)
-        return r;
-    g = wrk_graph_of(c->w, object);
-    if (!g || !wrk_namer_copy(&g->names, &from->names) || !clone_joined(c, from, g)) {
+    if (r != CUDA_SUCCESS || !g || !wrk_namer_copy(&g->names, &was->names) || !clone_joined(c, was, g)) {
         if (g)
             wrk_graph_forget(c->w, g);
         wrk_provider.cuGraphDestroy(object);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    wrk_urefs_copy(g, from);
+    wrk_urefs_copy(g, was);
     g->client = true;
-    ret->clone = g->handle;
+    *handle = g->handle;
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vgpGraphDestroyNode *a)
+void wrk_node_builds(struct wrk_call *c, uint64_t node)
+{
+    if (c->rec->reply_slot == VGP_NO_REPLY)
+        c->builds = wrk_node_graph(c, node);
+}
+
+bool wrk_node_captured(struct wrk_call *c, uint64_t node)
 {
     struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (c->rec->reply_slot == VGP_NO_REPLY)
-        c->builds = n->graph->handle;
-    if (!wrk_provider.cuGraphDestroyNode)
-        return wrk_missing(c, "cuGraphDestroyNode");
-    if (wrk_capture_into(n->graph->object) || wrk_capture_within(NULL, n))
-        return CUDA_ERROR_NOT_PERMITTED;
-    r = wrk_provider.cuGraphDestroyNode(n->object);
-    if (r != CUDA_SUCCESS)
-        return r;
+    return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS &&
+           (wrk_capture_into(n->graph->object) || wrk_capture_within(NULL, n));
+}
+
+void wrk_node_gone(struct wrk_call *c, uint64_t node)
+{
+    struct wrk_gnode *n;
+
+    if (wrk_gnode_get(c, node, &n) != CUDA_SUCCESS)
+        return;
     if (n->in != n->out)
         wrk_provider.cuGraphDestroyNode(n->in == n->object ? n->out : n->in);
     wrk_gnode_forget(c->w, n);
-    return CUDA_SUCCESS;
 }
 
 CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraphEdges *a,
@@ -348,13 +341,21 @@ CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraph
     return r;
 }
 
-/* Both halves: a host function cannot be disabled, but can be replaced. */
-static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct wrk_gnode *n,
-                              unsigned enabled)
+bool wrk_node_joined(struct wrk_call *c, uint64_t node)
+{
+    struct wrk_gnode *n;
+
+    return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS && n->in != n->out;
+}
+
+CUresult wrk_node_enable_joined(struct wrk_call *c, CUgraphExec exec, uint64_t node, unsigned enabled)
 {
     struct wrk_host_func *f = NULL;
-    CUresult r;
+    struct wrk_gnode *n;
+    CUresult r = wrk_gnode_get(c, node, &n);
 
+    if (r != CUDA_SUCCESS)
+        return r;
     if (n->changed || wrk_exec_has_func(exec, n, n->cookie)) {
         wrk_notify_detail(c->w, "a copy of pageable memory that was changed cannot be switched off "
                                 "or on");
@@ -372,38 +373,6 @@ static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct
             return CUDA_ERROR_UNKNOWN;
     }
     return r == CUDA_SUCCESS ? wrk_exec_set_func(exec, n, f) : r;
-}
-
-CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c, const struct vgp_args_vgpGraphNodeEnabled *a,
-                                    struct vgp_ret_vgpGraphNodeEnabled *ret)
-{
-    unsigned enabled = a->value;
-    CUgraphExec exec;
-    struct wrk_gnode *n;
-    CUresult r = wrk_handle_get(c, a->exec, VGP_H_GRAPH_EXEC, false, (void **)&exec);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_gnode_get(c, a->node, &n);
-    if (r == CUDA_SUCCESS && wrk_exec_stale(exec))
-        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphNodeSetEnabled || !wrk_provider.cuGraphNodeGetEnabled)
-        return wrk_missing(c, "cuGraphNodeSetEnabled");
-    if (n->cookie && n->in == n->out && !a->set) {
-        enabled = 1; /* cannot be disabled */
-    } else if (n->cookie && n->in == n->out) {
-        wrk_notify_detail(c->w, "a copy between pageable memories cannot be switched off");
-        r = CUDA_ERROR_NOT_SUPPORTED;
-    } else if (!a->set) {
-        r = wrk_provider.cuGraphNodeGetEnabled(exec, n->object, &enabled);
-    } else if (n->cookie || n->in != n->out) {
-        r = enable_joined(c, exec, n, enabled);
-    } else {
-        r = wrk_provider.cuGraphNodeSetEnabled(exec, n->object, enabled);
-    }
-    ret->enabled = enabled;
-    return r;
 }
 
 /* ---- nodes ---- */
@@ -501,6 +470,13 @@ void wrk_host_func_refused(struct wrk_call *c, uint64_t cookie)
         wrk_host_func_put(f); /* notifies the guest when there is room */
 }
 
+CUresult wrk_host_func_sent(struct wrk_host_func *f, CUresult r)
+{
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_put(f);
+    return r;
+}
+
 CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
                        enum vgp_extsem_op semaphores, uint64_t *handle)
 {
@@ -536,21 +512,4 @@ CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
         return wrk_provider.cuGraphHostNodeSetParams(w->target->object, &p);
     r = wrk_provider.cuGraphAddHostNode(&node, g->object, w->deps, wrk_where_n(w), &p);
     return wrk_added(c, w, r, node, handle);
-}
-
-CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGraphHostNode *a,
-                                 const uint64_t *dependencies, const void *edgeData,
-                                 struct vgp_ret_vgpGraphHostNode *ret)
-{
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS && w.op == VGP_NODE_CAPTURE)
-        r = wrk_malformed(c, "host functions are captured by another call");
-    if (r == CUDA_SUCCESS)
-        r = wrk_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
-    if (r != CUDA_SUCCESS)
-        wrk_host_func_refused(c, a->cookie);
-    wrk_where_end(&w);
-    return r;
 }

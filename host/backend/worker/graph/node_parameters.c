@@ -9,66 +9,15 @@
 
 /* ---- kernels ---- */
 
-static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
-                            uint64_t *handle)
+CUresult wrk_kernel_node_add(struct wrk_where *w, CUgraphNode *node, const CUDA_KERNEL_NODE_PARAMS *p)
 {
-    CUgraphNode node = NULL;
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
     CUresult r;
 
-    if (!wrk_provider.cuGraphAddKernelNode_v2 || !wrk_provider.cuGraphKernelNodeSetParams_v2 ||
-        !wrk_provider.cuGraphExecKernelNodeSetParams_v2)
-        return wrk_missing(c, "cuGraphAddKernelNode_v2 and its kin");
-    if (w->op == VGP_NODE_SET)
-        return wrk_provider.cuGraphKernelNodeSetParams_v2(w->target->object, p);
-    if (w->op == VGP_NODE_EXEC)
-        return wrk_provider.cuGraphExecKernelNodeSetParams_v2(w->exec, w->target->object, p);
-    if (w->op != VGP_NODE_ADD)
-        return wrk_malformed(c, "launches are captured by other calls");
-    /* in a single call, as a node cannot always be removed */
-    if (w->edges && wrk_provider.cuGraphAddNode_v2) {
-        CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-
-        _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
-        memcpy(&any.kernel, p, sizeof(*p));
-        r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &any);
-        w->edges = NULL;
-        return wrk_added(c, w, r, node, handle);
-    }
-    r = wrk_provider.cuGraphAddKernelNode_v2(&node, w->graph->object, w->deps, wrk_where_n(w), p);
-    return wrk_added(c, w, r, node, handle);
-}
-
-CUresult wrk_do_vgpGraphKernelNode(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNode *a,
-                                   const uint64_t *dependencies, const void *edgeData, const void *params,
-                                   struct vgp_ret_vgpGraphKernelNode *ret)
-{
-    size_t size = a->params_len;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                     &size, CU_LAUNCH_PARAM_END};
-    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = a->gridX,
-                                 .gridDimY = a->gridY,
-                                 .gridDimZ = a->gridZ,
-                                 .blockDimX = a->blockX,
-                                 .blockDimY = a->blockY,
-                                 .blockDimZ = a->blockZ,
-                                 .sharedMemBytes = a->sharedBytes,
-                                 .extra = size ? extra : NULL};
-    CUfunction f;
-    struct wrk_where w;
-    CUresult r = WRK_WHERE(&w);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_func_get(c, a->func, &f);
-    if (r == CUDA_SUCCESS)
-        r = wrk_node_context(c, a->context, &p.ctx);
-    if (r == CUDA_SUCCESS) {
-        if (VGP_HANDLE_TYPE(a->func) == VGP_H_KERNEL)
-            p.kern = (CUkernel)f;
-        else
-            p.func = f;
-        r = kernel_node(c, &w, &p, &ret->node);
-    }
-    wrk_where_end(&w);
+    _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
+    memcpy(&any.kernel, p, sizeof(*p));
+    r = wrk_provider.cuGraphAddNode_v2(node, w->in, w->deps, w->edges, w->ndeps, &any);
+    w->edges = NULL; /* already added */
     return r;
 }
 
@@ -86,8 +35,7 @@ static void compare_function(struct wrk_handle_entry *e, uint64_t handle, void *
         s->handle = handle;
 }
 
-/* Client handle of the function launched by a node, or of its kernel. */
-static uint64_t name_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p)
+uint64_t wrk_kernel_node_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p)
 {
     struct by_function s = {.f = p->func};
 
@@ -148,42 +96,13 @@ static CUresult pack(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *t
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNodeGet *a,
-                                      struct vgp_ret_vgpGraphKernelNodeGet *ret,
-                                      struct vgp_outs_vgpGraphKernelNodeGet *o)
+CUresult wrk_kernel_node_pack(const CUDA_KERNEL_NODE_PARAMS *p, const uint8_t **packed, uint32_t *size)
 {
-    static uint8_t packed[PARAMS_MAX]; /* dispatcher only */
-    CUDA_KERNEL_NODE_PARAMS p = {0};
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
+    static uint8_t bytes[PARAMS_MAX]; /* dispatcher only */
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphKernelNodeGetParams_v2)
-        return wrk_missing(c, "cuGraphKernelNodeGetParams_v2");
-    r = wrk_provider.cuGraphKernelNodeGetParams_v2(n->object, &p);
-    if (r == CUDA_SUCCESS) {
-        memset(packed, 0, sizeof(packed));
-        r = pack(&p, packed, &ret->total);
-    }
-    if (r != CUDA_SUCCESS)
-        return r;
-    ret->func = name_function(c->w, &p);
-    ret->context = wrk_handle_of(c->w, VGP_H_CONTEXT, p.ctx);
-    ret->gridX = p.gridDimX;
-    ret->gridY = p.gridDimY;
-    ret->gridZ = p.gridDimZ;
-    ret->blockX = p.blockDimX;
-    ret->blockY = p.blockDimY;
-    ret->blockZ = p.blockDimZ;
-    ret->sharedBytes = p.sharedMemBytes;
-    if (a->first < ret->total) {
-        uint32_t left = ret->total - a->first;
-
-        ret->params_len = left < sizeof(o->params) ? left : (uint32_t)sizeof(o->params);
-        memcpy(o->params, packed + a->first, ret->params_len);
-    }
-    return CUDA_SUCCESS;
+    memset(bytes, 0, sizeof(bytes));
+    *packed = bytes;
+    return pack(p, bytes, size);
 }
 
 /* ---- memory operations of streams ---- */
@@ -208,34 +127,9 @@ CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpPara
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphBatchMemOpNodeGet(struct wrk_call *c,
-                                          const struct vgp_args_vgpGraphBatchMemOpNodeGet *a,
-                                          struct vgp_ret_vgpGraphBatchMemOpNodeGet *ret,
-                                          struct vgp_outs_vgpGraphBatchMemOpNodeGet *o)
+uint64_t wrk_memory_operation_word(const CUstreamBatchMemOpParams *p, unsigned word)
 {
-    const uint32_t room = sizeof(o->operations) / sizeof(o->operations[0]) / OPERATION_WORDS;
-    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {0};
-    struct wrk_gnode *n;
-    CUresult r = wrk_gnode_get(c, a->node, &n);
+    const struct cua_memory_operation m = cua_memory_operation_of(p);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphBatchMemOpNodeGetParams)
-        return wrk_missing(c, "cuGraphBatchMemOpNodeGetParams");
-    r = wrk_provider.cuGraphBatchMemOpNodeGetParams(n->object, &p);
-    if (r != CUDA_SUCCESS)
-        return r;
-    ret->flags = p.flags;
-    ret->total = p.count;
-    for (uint32_t i = 0; i < room && a->first < p.count && i < p.count - a->first; i++) {
-        const struct cua_memory_operation m = cua_memory_operation_of(&p.paramArray[a->first + i]);
-        uint64_t *words = &o->operations[i * OPERATION_WORDS];
-
-        words[0] = m.type;
-        words[1] = m.flags;
-        words[2] = m.address;
-        words[3] = m.value;
-        ret->operations_len += OPERATION_WORDS;
-    }
-    return CUDA_SUCCESS;
+    return word == 0 ? m.type : word == 1 ? m.flags : word == 2 ? m.address : m.value;
 }

@@ -88,36 +88,29 @@ CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c, const struct vgp_args_vg
     return r;
 }
 
-CUresult wrk_do_cuUserObjectRetain(struct wrk_call *c, const struct vgp_args_cuUserObjectRetain *a)
+CUuserObject wrk_user_object_of(const void *entry)
 {
-    struct uobj *u;
-    CUresult r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuUserObjectRetain)
-        return wrk_missing(c, "cuUserObjectRetain");
-    if (!alive(u) || !user_object_has_room(u, a->count))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = wrk_provider.cuUserObjectRetain(u->object, a->count);
-    if (r == CUDA_SUCCESS)
-        u->own += a->count;
-    return r;
+    return ((const struct uobj *)entry)->object;
 }
 
-CUresult wrk_do_cuUserObjectRelease(struct wrk_call *c, const struct vgp_args_cuUserObjectRelease *a)
+bool wrk_user_object_may(const void *entry, uint32_t count)
 {
-    struct uobj *u;
-    CUresult r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
+    return alive(entry) && user_object_has_room(entry, count);
+}
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuUserObjectRelease)
-        return wrk_missing(c, "cuUserObjectRelease");
-    if (!a->count || u->own < a->count)
-        return CUDA_ERROR_INVALID_VALUE;
-    u->own -= a->count; /* also if the provider refuses: never too high */
-    return wrk_provider.cuUserObjectRelease(u->object, a->count);
+void wrk_user_object_own(void *entry, uint32_t count)
+{
+    ((struct uobj *)entry)->own += count;
+}
+
+bool wrk_user_object_take(void *entry, uint32_t count)
+{
+    struct uobj *u = entry;
+
+    if (!count || u->own < count)
+        return false;
+    u->own -= count;
+    return true;
 }
 
 /* The guest reports that the destructor has run; a premature report only costs it the handle. */

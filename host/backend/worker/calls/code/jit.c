@@ -95,77 +95,25 @@ static void logs_done(void *arg, CUresult r)
     logs_free(l);
 }
 
-struct wire {
-    uint64_t handle, image_size;
-    uint32_t is_blob, log, info, error, nids, nvalues;
-};
-
-static CUresult jit_load(struct wrk_call *c, unsigned type, const struct wire *a, const void *image,
-                         const uint32_t *ids, const uint64_t *values)
+CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t *ids, uint32_t n,
+                      const uint64_t *values, uint32_t nvalues, uint32_t log, uint32_t info, uint32_t error)
 {
-    struct wrk_load *load;
     struct logs *l = NULL;
-    CUresult r = wrk_load_new(c, a->handle, type, image, a->image_size, a->is_blob != 0, &load);
+    CUresult r = wrk_jit_options(c, &load->jit, ids, n, values, nvalues);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = wrk_jit_options(c, &load->jit, ids, a->nids, values, a->nvalues);
     if (r == CUDA_SUCCESS)
-        r = logs_new(c, a->log, a->info, a->error, &load->jit, &l);
+        r = logs_new(c, log, info, error, &load->jit, &l);
     if (r != CUDA_SUCCESS) {
         wrk_load_drop(c, load);
         return r;
     }
     if (l) {
         l->busy = true;
-        l->library = type == VGP_H_LIBRARY;
+        l->library = load->type == VGP_H_LIBRARY;
         load->done = logs_done;
         load->arg = l;
     }
     return wrk_load_start(c, load);
-}
-
-CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpModuleLoadEx *a,
-                                const void *image, const uint32_t *optionIds, const uint64_t *optionValues)
-{
-    const struct wire w = {a->module,  a->image_size, a->image_blob,    a->logId,
-                           a->infoMax, a->errorMax,   a->optionIds_len, a->optionValues_len};
-
-    if (!wrk_provider.cuModuleLoadData || !wrk_provider.cuModuleLoadDataEx)
-        return wrk_missing(c, "cuModuleLoadDataEx");
-    return jit_load(c, VGP_H_MODULE, &w, image, optionIds, optionValues);
-}
-
-CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLibraryLoadEx *a,
-                                 const void *image, const uint32_t *optionIds, const uint64_t *optionValues)
-{
-    const struct wire w = {a->library, a->image_size, a->image_blob,    a->logId,
-                           a->infoMax, a->errorMax,   a->optionIds_len, a->optionValues_len};
-
-    if (!wrk_provider.cuLibraryLoadData)
-        return wrk_missing(c, "cuLibraryLoadData");
-    return jit_load(c, VGP_H_LIBRARY, &w, image, optionIds, optionValues);
-}
-
-CUresult wrk_do_vgpJitLogRead(struct wrk_call *c, const struct vgp_args_vgpJitLogRead *a,
-                              struct vgp_ret_vgpJitLogRead *r, struct vgp_outs_vgpJitLogRead *o)
-{
-    const struct logs *l = a->logId ? logs_find(a->logId) : NULL;
-
-    if (a->which > 1)
-        return wrk_malformed(c, "a load has two logs");
-    if (!l || l->busy)
-        return CUDA_ERROR_INVALID_VALUE;
-    const char *text = l->text[a->which];
-    uint32_t total = text ? (uint32_t)strnlen(text, l->size[a->which]) : 0;
-    uint32_t n = a->offset < total ? total - a->offset : 0;
-
-    n = n < sizeof(o->text) ? n : sizeof(o->text);
-    if (n)
-        memcpy(o->text, text + a->offset, n);
-    r->text_len = n;
-    r->total = total;
-    return CUDA_SUCCESS;
 }
 
 CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLogDrop *a)
@@ -183,5 +131,16 @@ CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLo
         }
         break;
     }
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total)
+{
+    const struct logs *l = id ? logs_find(id) : NULL;
+
+    if (!l || l->busy || which > 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    *text = l->text[which];
+    *total = *text ? (uint32_t)strnlen(*text, l->size[which]) : 0;
     return CUDA_SUCCESS;
 }

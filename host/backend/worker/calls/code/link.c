@@ -353,43 +353,29 @@ CUresult wrk_do_vgpLinkComplete(struct wrk_call *c, const struct vgp_args_vgpLin
     return start_link(c, k);
 }
 
-CUresult wrk_do_vgpLinkRead(struct wrk_call *c, const struct vgp_args_vgpLinkRead *a,
-                            struct vgp_ret_vgpLinkRead *r, struct vgp_outs_vgpLinkRead *o)
+CUresult wrk_link_result(struct wrk_call *c, uint64_t state, const uint8_t **result, uint64_t *size)
 {
     struct link *l;
-    CUresult e = link_get(c, a->state, &l);
+    CUresult r = link_get(c, state, &l);
 
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!l->result || a->offset > l->result_size)
-        return CUDA_ERROR_INVALID_VALUE;
-    uint64_t n = l->result_size - a->offset;
-
-    n = n < sizeof(o->data) ? n : sizeof(o->data);
-    memcpy(o->data, l->result + a->offset, n);
-    r->data_len = (uint32_t)n;
-    return CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS) {
+        *result = l->result;
+        *size = l->result_size;
+    }
+    return r;
 }
 
-CUresult wrk_do_vgpLinkLog(struct wrk_call *c, const struct vgp_args_vgpLinkLog *a,
-                           struct vgp_ret_vgpLinkLog *r, struct vgp_outs_vgpLinkLog *o)
+CUresult wrk_link_log(struct wrk_call *c, uint64_t state, uint32_t which, const char **text, uint32_t *total)
 {
     struct link *l;
-    CUresult e = link_get(c, a->state, &l);
+    CUresult r = link_get(c, state, &l);
 
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (a->which > 1)
-        return wrk_malformed(c, "a link has two logs");
-    const char *log = l->log[a->which];
-    uint32_t total = log ? (uint32_t)strnlen(log, l->log_size[a->which]) : 0;
-    uint32_t n = a->offset < total ? total - a->offset : 0;
-
-    n = n < sizeof(o->text) ? n : sizeof(o->text);
-    if (n)
-        memcpy(o->text, log + a->offset, n);
-    r->text_len = n;
-    r->total = total;
+    if (r == CUDA_SUCCESS && which > 1)
+        r = wrk_malformed(c, "a link has two logs");
+    if (r != CUDA_SUCCESS)
+        return r;
+    *text = l->log[which];
+    *total = *text ? (uint32_t)strnlen(*text, l->log_size[which]) : 0;
     return CUDA_SUCCESS;
 }
 

@@ -33,12 +33,9 @@ static void load_free(struct wrk_worker *w, struct wrk_load *l, CUresult r)
 CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
                       bool is_blob, struct wrk_load **out)
 {
-    struct wrk_load *l;
-    CUresult r = wrk_handle_reserve(c, handle, type);
+    struct wrk_load *l = calloc(1, sizeof(*l));
+    CUresult r;
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    l = calloc(1, sizeof(*l));
     if (!l)
         return CUDA_ERROR_OUT_OF_MEMORY;
     l->image = image;
@@ -166,8 +163,8 @@ CUresult wrk_load_start(struct wrk_call *c, struct wrk_load *l)
     return wrk_wait_start(c, wait);
 }
 
-static CUresult plain(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
-                      bool is_blob, bool want_logs)
+CUresult wrk_load_plain(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
+                        bool is_blob, bool want_logs)
 {
     struct wrk_load *l;
     CUresult r = wrk_load_new(c, handle, type, image, size, is_blob, &l);
@@ -180,24 +177,4 @@ static CUresult plain(struct wrk_call *c, uint64_t handle, unsigned type, const 
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return wrk_load_start(c, l);
-}
-
-CUresult wrk_do_vgpModuleLoad(struct wrk_call *c, const struct vgp_args_vgpModuleLoad *a, const void *image,
-                              struct vgp_ret_vgpModuleLoad *r, struct vgp_outs_vgpModuleLoad *o)
-{
-    (void)r;
-    (void)o;
-    if (!wrk_provider.cuModuleLoadData || !wrk_provider.cuModuleLoadDataEx)
-        return wrk_missing(c, "cuModuleLoadDataEx");
-    return plain(c, a->module, VGP_H_MODULE, image, a->image_size, a->image_blob != 0, a->wantLogs);
-}
-
-CUresult wrk_do_vgpLibraryLoad(struct wrk_call *c, const struct vgp_args_vgpLibraryLoad *a, const void *image,
-                               struct vgp_ret_vgpLibraryLoad *r, struct vgp_outs_vgpLibraryLoad *o)
-{
-    (void)r;
-    (void)o;
-    if (!wrk_provider.cuLibraryLoadData)
-        return wrk_missing(c, "cuLibraryLoadData");
-    return plain(c, a->library, VGP_H_LIBRARY, image, a->image_size, a->image_blob != 0, a->wantLogs);
 }

@@ -24,9 +24,6 @@ struct wrk_load {
     void *arg;
 };
 
-/* Reserves the handle, checks the image and takes it over. */
-CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
-                      bool is_blob, struct wrk_load **out);
 /* Sets up logs that are part of the reply. */
 CUresult wrk_load_logs(struct wrk_load *l);
 /* Frees a load that was not started. */

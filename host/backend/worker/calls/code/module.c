@@ -303,23 +303,6 @@ CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
     return r;
 }
 
-CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state)
-{
-    CUfunctionLoadingState is = CU_FUNCTION_LOADING_STATE_LOADED;
-    CUresult r = CUDA_SUCCESS;
-
-    if (!wrk_provider.cuFuncLoad || !wrk_provider.cuFuncIsLoaded)
-        kernel = load = false;
-    else if (kernel)
-        r = wrk_provider.cuKernelGetFunction(&f, (CUkernel)(void *)f);
-    if (r == CUDA_SUCCESS && load)
-        r = wrk_provider.cuFuncLoad(f);
-    if (r == CUDA_SUCCESS && wrk_provider.cuFuncIsLoaded)
-        r = wrk_provider.cuFuncIsLoaded(&is, f);
-    *state = is;
-    return r;
-}
-
 uint32_t wrk_function_attributes(int32_t *out)
 {
     memcpy(out, described.attributes, described.nattributes * sizeof(*out));

@@ -16,9 +16,7 @@
 #include "vgpu_device.h"
 
 #define RESOURCES_MAX 4096u
-#define GROUPS_MAX 256u /* groups of a split; one more remains */
-#define SPLIT_MAX 128u  /* groups of a split into different sizes */
-#define GROUP_WORDS 5u  /* words of a CU_DEV_SM_RESOURCE_GROUP_PARAMS on the wire */
+#define GROUP_WORDS 5u /* words of a CU_DEV_SM_RESOURCE_GROUP_PARAMS on the wire */
 
 static struct {
     uint64_t id; /* 0: unused */
@@ -37,7 +35,7 @@ static struct green *greens;
 
 /* ---- resources ---- */
 
-static uint64_t green_keep(const CUdevResource *r, bool asked)
+uint64_t wrk_resource_keep(const CUdevResource *r, bool asked)
 {
     for (unsigned i = 0; asked && i < RESOURCES_MAX; i++) {
         if (resources[i].id && resources[i].asked && !memcmp(&resources[i].r, r, sizeof(*r)))
@@ -50,7 +48,7 @@ static uint64_t green_keep(const CUdevResource *r, bool asked)
     return latest;
 }
 
-static const CUdevResource *kept(struct wrk_call *c, uint64_t id)
+const CUdevResource *wrk_resource_kept(struct wrk_call *c, uint64_t id)
 {
     if (id && resources[id % RESOURCES_MAX].id == id)
         return &resources[id % RESOURCES_MAX].r;
@@ -59,165 +57,31 @@ static const CUdevResource *kept(struct wrk_call *c, uint64_t id)
     return NULL;
 }
 
-/* Upper bound of multiprocessor numbers, whatever the provider reports. */
-static uint16_t narrow(unsigned n)
+uint16_t wrk_resource_narrow(unsigned n)
 {
     return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
 }
 
-static CUresult green_ask(struct wrk_call *c, const struct vgp_args_vgpDevResource *a, CUdevResource *out)
+CUresult wrk_resources_kept(struct wrk_call *c, CUdevResource *out, const uint64_t *ids, uint32_t n)
 {
-    CUdevResourceType type = (CUdevResourceType)a->type;
-    CUcontext ctx;
-    CUresult r;
-
-    if (a->what == VGP_RESOURCE_DEVICE) {
-        if (!wrk_provider.cuDeviceGetDevResource)
-            return wrk_missing(c, "cuDeviceGetDevResource");
-        return wrk_provider.cuDeviceGetDevResource(a->device, out, type);
-    }
-    if (a->what == VGP_RESOURCE_CONTEXT) {
-        if (!wrk_provider.cuCtxGetDevResource)
-            return wrk_missing(c, "cuCtxGetDevResource");
-        r = wrk_handle_get(c, a->context, VGP_H_CONTEXT, false, (void **)&ctx);
-        return r == CUDA_SUCCESS ? wrk_provider.cuCtxGetDevResource(ctx, out, type) : r;
-    }
-    if (a->what != VGP_RESOURCE_GREEN)
-        return wrk_malformed(c, "resources of what: %u", a->what);
-    struct green *g;
-
-    if (!wrk_provider.cuGreenCtxGetDevResource)
-        return wrk_missing(c, "cuGreenCtxGetDevResource");
-    r = wrk_handle_get(c, a->green, VGP_H_GREEN, false, (void **)&g);
-    return r == CUDA_SUCCESS ? wrk_provider.cuGreenCtxGetDevResource(g->object, out, type) : r;
-}
-
-CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevResource *a,
-                               struct vgp_ret_vgpDevResource *r)
-{
-    CUdevResource out;
-    CUresult e;
-
-    /* other types are undocumented: their bytes could be anything */
-    if (a->type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    memset(&out, 0, sizeof(out));
-    e = green_ask(c, a, &out);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (out.type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    r->resource = green_keep(&out, true);
-    r->smCount = out.sm.smCount;
-    r->minimum = out.sm.minSmPartitionSize;
-    r->alignment = out.sm.smCoscheduledAlignment;
-    return CUDA_SUCCESS;
-}
-
-/* For both kinds of split, whose arrays have the same names. */
-#define GIVE(o, i, r) \
-    do { \
-        (o)->resources[i] = green_keep(r, false); \
-        (o)->smCounts[i] = narrow((r)->sm.smCount); \
-        (o)->minimums[i] = narrow((r)->sm.minSmPartitionSize); \
-        (o)->alignments[i] = narrow((r)->sm.smCoscheduledAlignment); \
-    } while (0)
-
-CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpResourceSplit *a,
-                                 struct vgp_ret_vgpResourceSplit *r, struct vgp_outs_vgpResourceSplit *o)
-{
-    static CUdevResource out[GROUPS_MAX]; /* dispatcher only */
-    unsigned n = a->groupsWanted < GROUPS_MAX ? a->groupsWanted : GROUPS_MAX;
-    CUdevResource left, input;
-    const CUdevResource *in = kept(c, a->input);
-    CUresult e;
-
-    if (!in)
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    if (!wrk_provider.cuDevSmResourceSplitByCount)
-        return wrk_missing(c, "cuDevSmResourceSplitByCount");
-    input = *in; /* green_keep() may reuse its slot */
-    memset(out, 0, sizeof(out));
-    memset(&left, 0, sizeof(left));
-    e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags, a->minCount);
-    if (e != CUDA_SUCCESS)
-        return e;
-    r->groups = n;
-    if (!a->groupsWanted)
-        return CUDA_SUCCESS;
-    if (n > GROUPS_MAX)
-        return CUDA_ERROR_UNKNOWN; /* more groups than the room given */
-    for (uint32_t i = 0; i < n; i++)
-        GIVE(o, i, &out[i]);
-    r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
-    if (r->remains)
-        GIVE(o, n, &left);
-    r->resources_len = r->smCounts_len = r->minimums_len = r->alignments_len = n + r->remains;
-    return CUDA_SUCCESS;
-}
-
-CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpResourceGroups *a,
-                                  const uint32_t *params, struct vgp_ret_vgpResourceGroups *r,
-                                  struct vgp_outs_vgpResourceGroups *o)
-{
-    static CU_DEV_SM_RESOURCE_GROUP_PARAMS groups[SPLIT_MAX];
-    static CUdevResource out[SPLIT_MAX];
-    uint32_t n = a->params_len / GROUP_WORDS, given = a->wanted ? n : 0;
-    const CUdevResource *in = kept(c, a->input);
-    CUdevResource left, input;
-    CUresult e;
-
-    if (!n || n > SPLIT_MAX || a->params_len % GROUP_WORDS)
-        return wrk_malformed(c, "%u words about groups", a->params_len);
-    if (!in)
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    if (!wrk_provider.cuDevSmResourceSplit)
-        return wrk_missing(c, "cuDevSmResourceSplit");
-    input = *in; /* green_keep() may reuse its slot */
-    memset(groups, 0, sizeof(groups));
-    memset(out, 0, sizeof(out));
-    memset(&left, 0, sizeof(left));
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(&groups[i], &params[(size_t)i * GROUP_WORDS], GROUP_WORDS * sizeof(*params));
-    e = wrk_provider.cuDevSmResourceSplit(given ? out : NULL, n, &input, &left, a->flags, groups);
-    if (e != CUDA_SUCCESS)
-        return e;
-    for (uint32_t i = 0; i < n; i++)
-        o->sizes[i] = narrow(groups[i].smCount);
-    for (uint32_t i = 0; i < given; i++)
-        GIVE(o, i, &out[i]);
-    r->sizes_len = n;
-    r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
-    if (r->remains)
-        GIVE(o, given, &left);
-    r->resources_len = r->smCounts_len = r->minimums_len = r->alignments_len = given + r->remains;
-    return CUDA_SUCCESS;
-}
-
-CUresult wrk_do_vgpResourceDesc(struct wrk_call *c, const struct vgp_args_vgpResourceDesc *a,
-                                const uint64_t *ids)
-{
-    static CUdevResource in[GROUPS_MAX];
-    CUdevResourceDesc desc = NULL;
-    CUresult r = wrk_handle_reserve(c, a->desc, VGP_H_RESOURCE_DESC);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!a->resources_len)
-        return wrk_malformed(c, "a descriptor of no resource");
-    for (uint32_t i = 0; i < a->resources_len; i++) {
-        const CUdevResource *one = kept(c, ids[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        const CUdevResource *one = wrk_resource_kept(c, ids[i]);
 
         if (!one)
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-        in[i] = *one;
+        out[i] = *one;
     }
-    if (!wrk_provider.cuDevResourceGenerateDesc)
-        return wrk_missing(c, "cuDevResourceGenerateDesc");
-    r = wrk_provider.cuDevResourceGenerateDesc(&desc, in, a->resources_len);
-    if (r == CUDA_SUCCESS)
-        wrk_handle_put(c, a->desc, VGP_H_RESOURCE_DESC, desc);
-    return r;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_resource_groups(struct wrk_call *c, CU_DEV_SM_RESOURCE_GROUP_PARAMS *out, const uint32_t *words,
+                             uint32_t nwords)
+{
+    if (!nwords || nwords % GROUP_WORDS)
+        return wrk_malformed(c, "%u words about groups", nwords);
+    for (uint32_t i = 0; i < nwords / GROUP_WORDS; i++)
+        memcpy(&out[i], &words[(size_t)i * GROUP_WORDS], GROUP_WORDS * sizeof(*words));
+    return CUDA_SUCCESS;
 }
 
 /* ---- green contexts ---- */

@@ -286,37 +286,3 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
         return reply_when_complete(c, &k, a->dstKind == VGP_COPY_REPLY ? (uint32_t)total : 0);
     return CUDA_SUCCESS;
 }
-
-CUresult wrk_do_vgpCopyPeer(struct wrk_call *c, const struct vgp_args_vgpCopyPeer *a)
-{
-    CUcontext dst = NULL, src = NULL;
-    CUstream stream = NULL;
-    CUresult e = wrk_handle_get(c, a->dstContext, VGP_H_CONTEXT, false, (void **)&dst);
-
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_get(c, a->srcContext, VGP_H_CONTEXT, false, (void **)&src);
-    if (e == CUDA_SUCCESS)
-        e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (a->height == 1 && a->depth == 1)
-        return wrk_provider.cuMemcpyPeerAsync
-                   ? wrk_provider.cuMemcpyPeerAsync(a->dst, dst, a->src, src, a->widthBytes, stream)
-                   : wrk_missing(c, "cuMemcpyPeerAsync");
-    CUDA_MEMCPY3D_PEER p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                            .srcDevice = a->src,
-                            .srcContext = src,
-                            .srcPitch = a->srcPitch,
-                            .srcHeight = a->srcHeight,
-                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                            .dstDevice = a->dst,
-                            .dstContext = dst,
-                            .dstPitch = a->dstPitch,
-                            .dstHeight = a->dstHeight,
-                            .WidthInBytes = a->widthBytes,
-                            .Height = a->height,
-                            .Depth = a->depth};
-
-    return wrk_provider.cuMemcpy3DPeerAsync ? wrk_provider.cuMemcpy3DPeerAsync(&p, stream)
-                                            : wrk_missing(c, "cuMemcpy3DPeerAsync");
-}

@@ -198,15 +198,18 @@ static CUresult ipc_take(struct wrk_call *c, const char *magic, const void *hand
  * has no entry in the books any more, while the provider still has it. Another thread that frees it takes the entry first,
  * the item then: so the entry is looked at once the item is there.
  */
-static CUresult give_memory(struct wrk_call *c, CUdeviceptr base, const CUipcMemHandle *h, uint64_t size,
-                            void *out)
+CUresult wrk_ipc_give_memory(struct wrk_call *c, CUdeviceptr p, CUipcMemHandle *handle)
 {
+    CUdeviceptr base = p;
+    size_t size = 0;
     CUcontext ctx;
-    CUresult r;
+    CUresult r = wrk_provider.cuMemGetAddressRange_v2(&base, &size, p);
 
+    if (r != CUDA_SUCCESS)
+        return r;
     if (!wrk_quota_context(c->w, base, &ctx))
         return CUDA_ERROR_INVALID_VALUE;
-    r = give(c, ctx, GIVEN_MEMORY, magic_memory, base, h, size, out);
+    r = give(c, ctx, GIVEN_MEMORY, magic_memory, base, handle, size, handle);
     if (r == CUDA_SUCCESS && !wrk_quota_context(c->w, base, &ctx)) {
         end_item(GIVEN_MEMORY, base);
         r = CUDA_ERROR_INVALID_VALUE;
@@ -214,30 +217,7 @@ static CUresult give_memory(struct wrk_call *c, CUdeviceptr base, const CUipcMem
     return r;
 }
 
-CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
-                                  struct vgp_ret_cuIpcGetMemHandle *r, struct vgp_outs_cuIpcGetMemHandle *o)
-{
-    CUipcMemHandle h;
-    CUdeviceptr base = a->dptr;
-    size_t size = 0;
-
-    if (!wrk_provider.cuIpcGetMemHandle || !wrk_provider.cuMemGetAddressRange_v2)
-        return wrk_missing(c, "cuIpcGetMemHandle");
-    CUresult e = wrk_provider.cuIpcGetMemHandle(&h, a->dptr);
-
-    if (e == CUDA_SUCCESS && provider_shares())
-        memcpy(o->pHandle, &h, sizeof(o->pHandle));
-    else if (e == CUDA_SUCCESS)
-        e = wrk_provider.cuMemGetAddressRange_v2(&base, &size, a->dptr);
-    if (e == CUDA_SUCCESS && !provider_shares())
-        e = give_memory(c, base, &h, size, o->pHandle);
-    if (e == CUDA_SUCCESS)
-        r->pHandle_len = sizeof(o->pHandle);
-    return e;
-}
-
-/* Opens a guest handle whose provider handle is stored by the broker. */
-static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags, CUdeviceptr *p)
+CUresult wrk_ipc_open_kept(struct wrk_call *c, const CUipcMemHandle *handle, uint32_t flags, CUdeviceptr *p)
 {
     const CUcontext ctx = wrk_base_context(c->w->current);
     CUipcMemHandle real;
@@ -276,28 +256,6 @@ uint64_t wrk_allocation_size(CUdeviceptr p)
         wrk_provider.cuMemGetAddressRange_v2(&base, &size, p) != CUDA_SUCCESS)
         return 0;
     return size;
-}
-
-CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a, const void *handle,
-                              struct vgp_ret_vgpIpcOpenMem *r)
-{
-    CUdeviceptr p = 0;
-    CUipcMemHandle h;
-    CUresult e;
-
-    if (a->handle_len != sizeof(h))
-        return wrk_malformed(c, "an interprocess handle has %u bytes", a->handle_len);
-    if (!wrk_provider.cuIpcOpenMemHandle_v2 || !wrk_provider.cuIpcCloseMemHandle)
-        return wrk_missing(c, "cuIpcOpenMemHandle");
-    if (provider_shares()) {
-        memcpy(&h, handle, sizeof(h));
-        e = wrk_provider.cuIpcOpenMemHandle_v2(&p, h, a->flags);
-    } else {
-        e = open_kept(c, handle, a->flags, &p);
-    }
-    r->dptr = p;
-    r->size = e == CUDA_SUCCESS ? wrk_allocation_size(p) : 0;
-    return e;
 }
 
 static CUresult finish_close(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -348,61 +306,36 @@ CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cu
 
 /* ---- events ---- */
 
-CUresult wrk_do_vgpIpcGetEvent(struct wrk_call *c, const struct vgp_args_vgpIpcGetEvent *a,
-                               struct vgp_ret_vgpIpcGetEvent *r, struct vgp_outs_vgpIpcGetEvent *o)
+CUresult wrk_ipc_give_event(struct wrk_call *c, CUevent event, CUipcEventHandle *handle)
 {
-    CUipcEventHandle h;
-    CUevent event;
-    CUresult e = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
-
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!wrk_provider.cuIpcGetEventHandle)
-        return wrk_missing(c, "cuIpcGetEventHandle");
-    e = wrk_provider.cuIpcGetEventHandle(&h, event);
-    if (e == CUDA_SUCCESS && provider_shares())
-        memcpy(o->handle, &h, sizeof(o->handle));
-    else if (e == CUDA_SUCCESS)
-        /* wrk_handle_get() has noted the event's context, if that is another one */
-        e = give(c, c->other[1] ? c->other[1] : wrk_base_context(c->w->current), GIVEN_EVENT, magic_event,
-                 (uintptr_t)event, &h, 0, o->handle);
-    if (e == CUDA_SUCCESS)
-        r->handle_len = sizeof(o->handle);
-    return e;
+    /* wrk_handle_get() has noted the event's context, if that is another one */
+    return give(c, c->other[1] ? c->other[1] : wrk_base_context(c->w->current), GIVEN_EVENT, magic_event,
+                (uintptr_t)event, handle, 0, handle);
 }
 
-CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpcOpenEvent *a,
-                                const void *handle)
+CUresult wrk_ipc_event_real(struct wrk_call *c, CUipcEventHandle *handle, uint8_t token[VGB_TOKEN])
 {
-    CUipcEventHandle real;
-    CUevent event = NULL;
     struct handle h;
-    CUresult e = wrk_handle_reserve(c, a->event, VGP_H_EVENT);
+    CUresult r = ipc_take(c, magic_event, handle, &h, handle, CUDA_ERROR_INVALID_HANDLE);
 
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (a->handle_len != sizeof(real))
-        return wrk_malformed(c, "an interprocess handle has %u bytes", a->handle_len);
-    if (!wrk_provider.cuIpcOpenEventHandle || !wrk_provider.cuEventDestroy_v2)
-        return wrk_missing(c, "cuIpcOpenEventHandle");
+    if (r == CUDA_SUCCESS)
+        memcpy(token, h.token, VGB_TOKEN);
+    return r;
+}
+
+CUresult wrk_ipc_event_opened(struct wrk_call *c, const uint8_t token[VGB_TOKEN], const CUevent *event,
+                              CUresult r)
+{
     if (provider_shares())
-        memcpy(&real, handle, sizeof(real));
-    else
-        e = ipc_take(c, magic_event, handle, &h, &real, CUDA_ERROR_INVALID_HANDLE);
-    if (e != CUDA_SUCCESS)
-        return e;
-    e = wrk_provider.cuIpcOpenEventHandle(&event, real);
-    if (!provider_shares() && (e != CUDA_SUCCESS || !add_item(wrk_base_context(c->w->current), OPENED_EVENT,
-                                                              (uintptr_t)event, h.token))) {
-        if (e == CUDA_SUCCESS) {
-            wrk_provider.cuEventDestroy_v2(event);
-            e = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        wrk_share_drop(c->w, h.token);
+        return r;
+    if (r == CUDA_SUCCESS &&
+        !add_item(wrk_base_context(c->w->current), OPENED_EVENT, (uintptr_t)*event, token)) {
+        wrk_provider.cuEventDestroy_v2(*event);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (e == CUDA_SUCCESS)
-        wrk_handle_put(c, a->event, VGP_H_EVENT, event);
-    return e;
+    if (r != CUDA_SUCCESS)
+        wrk_share_drop(c->w, token);
+    return r;
 }
 
 /* ---- the ends of things ---- */

@@ -70,31 +70,13 @@ void wrk_pool_filter(struct wrk_worker *w, struct vgp_provider *table, const str
         table->cuMemPoolDestroy = s_pool_destroy;
 }
 
-static CUresult pool_get(struct wrk_call *c, uint64_t handle, CUmemoryPool *pool)
+const uint8_t *wrk_pool_token(CUmemoryPool pool)
 {
-    CUresult r = wrk_handle_get(c, handle, VGP_H_MEM_POOL, false, (void **)pool);
+    const struct pool *p = pools;
 
-    return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r; /* CUDA's code here */
-}
-
-CUresult wrk_do_vgpMemPoolExport(struct wrk_call *c, const struct vgp_args_vgpMemPoolExport *a,
-                                 struct vgp_ret_vgpMemPoolExport *r, struct vgp_outs_vgpMemPoolExport *o)
-{
-    CUmemoryPool pool;
-    CUresult e = pool_get(c, a->pool, &pool);
-    struct pool *p = pools;
-
-    if (e != CUDA_SUCCESS)
-        return e;
     while (p && p->pool != pool)
         p = p->next;
-    if (!p) {
-        wrk_notify_detail(c->w, "the pool was not made to be exported");
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(o->token, p->token, VGB_TOKEN);
-    r->token_len = VGB_TOKEN;
-    return CUDA_SUCCESS;
+    return p ? p->token : NULL;
 }
 
 CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMemPoolImport *a,

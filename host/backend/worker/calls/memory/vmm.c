@@ -268,21 +268,11 @@ CUresult wrk_do_vgpMemRetain(struct wrk_call *c, const struct vgp_args_vgpMemRet
 
 /* ---- exported and imported ---- */
 
-CUresult wrk_do_vgpMemExport(struct wrk_call *c, const struct vgp_args_vgpMemExport *a,
-                             struct vgp_ret_vgpMemExport *r, struct vgp_outs_vgpMemExport *o)
+const uint8_t *wrk_allocation_token(struct wrk_call *c, uint64_t handle)
 {
     struct wrk_allocation *al;
-    CUresult e = wrk_allocation_get(c, a->handle, &al);
 
-    if (e != CUDA_SUCCESS)
-        return e;
-    if (!al->phys->shareable) {
-        wrk_notify_detail(c->w, "the memory was not made to be exported");
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    memcpy(o->token, al->phys->token, VGB_TOKEN);
-    r->token_len = VGB_TOKEN;
-    return CUDA_SUCCESS;
+    return wrk_allocation_get(c, handle, &al) == CUDA_SUCCESS && al->phys->shareable ? al->phys->token : NULL;
 }
 
 CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImport *a, const void *token)
