@@ -342,14 +342,15 @@ static CUresult borrow_context(void)
     if (held == NULL)
         res = vcu_cuDevicePrimaryCtxRetain(&held, 0);
     pthread_mutex_unlock(&once);
-    return res == CUDA_SUCCESS ? vcu_cuCtxPushCurrent_v2(held) : res;
+    return res == CUDA_SUCCESS
+               ? (vcu_context_enter((uintptr_t)held) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY)
+               : res;
 }
 
 CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     uint64_t at = 0, size = 0;
     bool borrowed = false;
-    CUcontext old;
     CUresult res;
 
     if (name == NULL || *name == '\0' || (dptr == NULL && bytes == NULL))
@@ -369,8 +370,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
     res = vgp_call_vgpLibraryGetManaged(library, name, &at, &size);
     if (res == CUDA_SUCCESS)
         res = vcu_managed_add("cuLibraryGetManaged", (uintptr_t)library, at, size);
-    if (borrowed)
-        vcu_cuCtxPopCurrent_v2(&old);
+    vcu_context_return(borrowed);
     if (res != CUDA_SUCCESS)
         return res;
     if (dptr != NULL)

@@ -371,6 +371,26 @@ CUresult vcu_context_wait(void)
     return vcu_wait_answered(NULL, true) ? CUDA_SUCCESS : vgp_call_vgpCtxSynchronize(0);
 }
 
+CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)
+{
+    struct vcu_context *c;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    c = vcu_context_find(ctx);
+    res = c == NULL ? CUDA_ERROR_INVALID_CONTEXT : vcu_context_usable(c);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (c->handle == vcu_current_context())
+        return vcu_context_wait();
+    if (!vcu_context_enter(c->handle)) /* the record names the context: make it current for this one call */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = vgp_call_vgpCtxSynchronize(0);
+    vcu_context_pop();
+    return res;
+}
+
 /* ---- queries, all answered here ---------------------------------------------------------------- */
 
 /* The context named by NULL or a handle: it need not be retained. */
@@ -450,7 +470,8 @@ CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexec
     *sms = (unsigned)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
     if (c->base == c)
         return CUDA_SUCCESS;
-    res = vcu_cuCtxGetDevResource((CUcontext)(uintptr_t)c->handle, &green, CU_DEV_RESOURCE_TYPE_SM);
+    res = vcu_resource_ask(VGP_RESOURCE_CONTEXT, 0, (CUcontext)(uintptr_t)c->handle, NULL, &green,
+                           CU_DEV_RESOURCE_TYPE_SM);
     if (res == CUDA_SUCCESS)
         *sms = green.sm.smCount;
     return res;

@@ -307,8 +307,8 @@ CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
         vcu_cuDevicePrimaryCtxRelease_v2(dev);
         return res;
     }
-    if (vcu_cuGreenCtxGetDevResource((CUgreenCtx)(uintptr_t)handle, &own, CU_DEV_RESOURCE_TYPE_SM) ==
-        CUDA_SUCCESS)
+    if (vcu_resource_ask(VGP_RESOURCE_GREEN, 0, NULL, (CUgreenCtx)(uintptr_t)handle, &own,
+                         CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS)
         g->context->sm_count = (int)own.sm.smCount;
     vcu_greens++;
     *phCtx = (CUgreenCtx)(uintptr_t)handle;
