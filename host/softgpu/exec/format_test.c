@@ -76,6 +76,14 @@ static void test_words(void)
     WORD("%.5d|", 42);
     WORD("%9.5d|", 42);
     WORD("%%%d|", 1);
+    WORD("%hd|", 70000);
+    WORD("%hi|", -32769);
+    WORD("%hu|", -1);
+    WORD("%hx|", 0x12345);
+    WORD("%hhd|", 300);
+    WORD("%hhu|", 511);
+    WORD("%hhX|", -2);
+    WORD("%-8hho|", 0x1ff);
 }
 
 /* Each length that makes an argument one of 8 bytes, with values that do not fit into 4. */
@@ -127,6 +135,7 @@ static void test_stars(void)
     STAR_WORD("%.*d|", 4, 42);
     STAR_REAL("%.*f|", 3, 3.14159);
     STAR_REAL("%*f|", 14, 3.14159);
+    STAR_REAL("%.*f|", -1, 2.5);
 }
 
 /* The result: the number of arguments read, those of stars included; at most 32 are read. */

@@ -67,8 +67,16 @@ static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
     return true;
 }
 
-/* Formats a conversion; spec begins with % and ends with the conversion character. */
-static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
+/* An integer of 1, 2 or 4 bytes, as the conversion prints it. */
+static uint64_t narrowed(uint64_t v, uint32_t bytes, bool sign)
+{
+    const uint32_t unused = 64 - 8 * bytes;
+
+    return sign ? (uint64_t)((int64_t)(v << unused) >> unused) : v << unused >> unused;
+}
+
+/* Formats a conversion; spec begins with % and ends with the conversion character. bytes: size of an integer. */
+static bool convert(struct args *a, struct out *o, const char *spec, uint32_t bytes)
 {
     char conv = spec[strlen(spec) - 1], buf[1024], str[MAX_FORMAT], s2[MAX_SPEC + 4];
     size_t n = strlen(spec);
@@ -88,7 +96,7 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
     case 'x':
     case 'X':
     case 'c':
-        if (!next_arg(a, wide && conv != 'c' ? 8 : 4, &v))
+        if (!next_arg(a, bytes == 8 && conv != 'c' ? 8 : 4, &v))
             return false;
         memcpy(s2, spec, n - 1);
         s2[n - 1] = 0;
@@ -97,8 +105,7 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
             len = snprintf(buf, sizeof(buf), s2, (int)v);
         } else {
             snprintf(s2 + n - 1, 5, "ll%c", conv);
-            if (!wide)
-                v = conv == 'd' || conv == 'i' ? (uint64_t)(int64_t)(int32_t)v : (uint32_t)v;
+            v = narrowed(v, bytes, conv == 'd' || conv == 'i');
             len = snprintf(buf, sizeof(buf), s2, (long long)v);
         }
         break;
@@ -149,18 +156,18 @@ static void add_digit(char *spec, size_t *n, unsigned *digits, char c)
     ++*digits;
 }
 
-/* Reads a conversion of the format at p; *spec receives it without length modifiers. */
-static const char *parse_spec(struct args *a, const char *p, char *spec, bool *wide, bool *ok)
+/* Reads a conversion of the format at p; *spec receives it without length modifiers, *bytes the size of an integer. */
+static const char *parse_spec(struct args *a, const char *p, char *spec, uint32_t *bytes, bool *ok)
 {
     size_t n = 0;
     unsigned digits = 0;
     uint64_t v;
 
-    *wide = false;
+    *bytes = 4;
     *ok = true;
     spec[n++] = *p++;
     for (; *p && n < MAX_SPEC - 16; p++) {
-        if (strchr("-+ #0123456789.", *p)) {
+        if (strchr("-+ #'0123456789.", *p)) {
             if (*p >= '0' && *p <= '9') {
                 add_digit(spec, &n, &digits, *p);
                 continue;
@@ -177,6 +184,10 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
             v = (uint64_t)(int64_t)(int32_t)v;
             if ((int32_t)v > 999 || (int32_t)v < -999)
                 v = 0;
+            if ((int32_t)v < 0 && spec[n - 1] == '.') { /* a negative precision is none */
+                n--;
+                continue;
+            }
             snprintf(number, sizeof(number), "%d", (int)v);
             for (const char *c = number; *c && n < MAX_SPEC - 16; c++) {
                 if (*c == '-')
@@ -184,11 +195,11 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
                 else
                     add_digit(spec, &n, &digits, *c);
             }
-        } else if (*p == 'l') {
-            *wide = true; /* long is 64 bits in device code */
-        } else if (*p == 'z' || *p == 'j' || *p == 't') {
-            *wide = true;
-        } else if (*p != 'h' && *p != 'L') {
+        } else if (*p && strchr("lzjt", *p)) {
+            *bytes = 8; /* long is 64 bits in device code */
+        } else if (*p == 'h') {
+            *bytes = *bytes == 2 ? 1 : 2;
+        } else if (*p != 'L') {
             break;
         }
     }
@@ -203,7 +214,7 @@ static int arguments_of(const char *p)
 {
     int n = 1;
 
-    for (p++; *p && strchr("-+ #0123456789.*lhLzjt", *p); p++)
+    for (p++; *p && strchr("-+ #'0123456789.*lhLzjt", *p); p++)
         n += *p == '*';
     return n;
 }
@@ -223,7 +234,8 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
         return -2;
     while (*p) {
         const char *q = strchr(p, '%');
-        bool wide, ok;
+        uint32_t bytes;
+        bool ok;
 
         if (!q)
             q = p + strlen(p);
@@ -240,8 +252,8 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
             put(o, p++, 1);
             continue;
         }
-        p = parse_spec(&a, p, spec, &wide, &ok);
-        if (!ok || !convert(&a, o, spec, wide))
+        p = parse_spec(&a, p, spec, &bytes, &ok);
+        if (!ok || !convert(&a, o, spec, bytes))
             return -2;
     }
     return a.count;
