@@ -157,14 +157,16 @@ CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
 CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
                               unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
-    struct vcu_link *l;
+    struct vcu_link *l = NULL;
     struct vcu_jit jit;
     uint64_t size;
     char *text;
-    CUresult res = link_find(state, false, &l);
+    const CUresult found = link_find(state, false, &l);
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
+    /* Driver 580 reads the file before it looks at the linker. */
+    if (found != CUDA_SUCCESS && (found != CUDA_ERROR_INVALID_HANDLE || state == NULL))
+        return found;
     res = vcu_jit_parse("cuLinkAddFile", &jit, numOptions, options, optionValues);
     if (res == CUDA_SUCCESS)
         res = path == NULL || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES
@@ -173,10 +175,13 @@ CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
     if (res == CUDA_ERROR_FILE_NOT_FOUND && type == CU_JIT_INPUT_CUBIN)
         res = CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of a missing cubin */
     if (res == CUDA_SUCCESS) {
-        res = link_add(state, l, type, text, size, path, numOptions, options, optionValues);
+        res = found == CUDA_SUCCESS
+                  ? link_add(state, l, type, text, size, path, numOptions, options, optionValues)
+                  : found;
         free(text);
     }
-    link_put(l);
+    if (found == CUDA_SUCCESS)
+        link_put(l);
     return res;
 }
 

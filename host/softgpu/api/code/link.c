@@ -230,9 +230,11 @@ CUresult sgd_cuLinkAddData_v2(struct sg_link *l, CUjitInputType type, void *data
     return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);
 }
 
-CUresult sgd_cuLinkAddFile_v2(struct sg_link *l, CUjitInputType type, const char *path,
+/* Driver 580 reads the file before it looks at the linker. */
+CUresult sgd_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
                               unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
+    SG_AUTO struct sg_link *l = SG_LOOKUP(state, SG_T_LINK);
     struct sg_jit jit;
     size_t size;
     void *data;
@@ -244,7 +246,7 @@ CUresult sgd_cuLinkAddFile_v2(struct sg_link *l, CUjitInputType type, const char
         return CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of a missing cubin */
     if (r != CUDA_SUCCESS)
         return r;
-    r = add(l, type, data, size, path);
+    r = l ? add(l, type, data, size, path) : CUDA_ERROR_INVALID_HANDLE;
     free(data);
     return r;
 }
