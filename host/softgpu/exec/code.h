@@ -59,7 +59,19 @@ enum sg_type {
     SG_TY_E5M2,
     SG_TY_U16X2,
     SG_TY_S16X2,
-    SG_TY_F32X2,
+    SG_TY_F32X2, /* from here on: of instructions only, not of variables */
+    SG_TY_E2M1X2,
+    SG_TY_E2M3X2,
+    SG_TY_E3M2X2,
+    SG_TY_UE8M0X2,
+    SG_TY_E4M3X4,
+    SG_TY_E5M2X4,
+    SG_TY_E2M1X4,
+    SG_TY_E2M3X4,
+    SG_TY_E3M2X4,
+    SG_TY_E2M1,
+    SG_TY_E2M3,
+    SG_TY_E3M2,
     SG_TY_COUNT
 };
 enum sg_type sg_type_of(const char *s, size_t len); /* without the dot; SG_TY_NONE: not a type */

@@ -66,6 +66,10 @@ struct sg_insn {
 #define SG_VMAD_NEG_C 32
 #define SG_VMAD_SAT 64
 
+/* aux of ldmatrix.b8: size of an element in memory, if it is not 8 bits. */
+#define SG_MATRIX_4BIT 32u
+#define SG_MATRIX_6BIT 64u
+
 /* imm of bulk.copy and bulk.reduce. */
 #define SG_BULK_TO_SHARED 1
 #define SG_BULK_FROM_SHARED 2

@@ -13,7 +13,10 @@ enum sg_mma_type {
     SG_MMA_U8,
     SG_MMA_F64,
     SG_MMA_E4M3,
-    SG_MMA_E5M2
+    SG_MMA_E5M2,
+    SG_MMA_E3M2, /* this and below: in the lower 6 bits of a byte, of E2M1 without the lowest two */
+    SG_MMA_E2M3,
+    SG_MMA_E2M1
 };
 
 /* A form; rows of a table in exec/types.c. na, nb, nc: registers per lane of a, b, and

@@ -10,19 +10,23 @@
         name, sizeof(name) - 1, size \
     }
 static const struct {
-    char name[7];
+    char name[8];
     uint8_t length, size;
 } types[SG_TY_COUNT] = {
-    [SG_TY_B8] = T("b8", 1),         [SG_TY_U8] = T("u8", 1),         [SG_TY_S8] = T("s8", 1),
-    [SG_TY_B16] = T("b16", 2),       [SG_TY_U16] = T("u16", 2),       [SG_TY_S16] = T("s16", 2),
-    [SG_TY_F16] = T("f16", 2),       [SG_TY_BF16] = T("bf16", 2),     [SG_TY_B32] = T("b32", 4),
-    [SG_TY_U32] = T("u32", 4),       [SG_TY_S32] = T("s32", 4),       [SG_TY_F32] = T("f32", 4),
-    [SG_TY_F16X2] = T("f16x2", 4),   [SG_TY_BF16X2] = T("bf16x2", 4), [SG_TY_TF32] = T("tf32", 4),
-    [SG_TY_B64] = T("b64", 8),       [SG_TY_U64] = T("u64", 8),       [SG_TY_S64] = T("s64", 8),
-    [SG_TY_F64] = T("f64", 8),       [SG_TY_B128] = T("b128", 16),    [SG_TY_PRED] = T("pred", 0),
-    [SG_TY_E4M3X2] = T("e4m3x2", 2), [SG_TY_E5M2X2] = T("e5m2x2", 2), [SG_TY_E4M3] = T("e4m3", 1),
-    [SG_TY_E5M2] = T("e5m2", 1),     [SG_TY_U16X2] = T("u16x2", 4),   [SG_TY_S16X2] = T("s16x2", 4),
-    [SG_TY_F32X2] = T("f32x2", 8),
+    [SG_TY_B8] = T("b8", 1),         [SG_TY_U8] = T("u8", 1),           [SG_TY_S8] = T("s8", 1),
+    [SG_TY_B16] = T("b16", 2),       [SG_TY_U16] = T("u16", 2),         [SG_TY_S16] = T("s16", 2),
+    [SG_TY_F16] = T("f16", 2),       [SG_TY_BF16] = T("bf16", 2),       [SG_TY_B32] = T("b32", 4),
+    [SG_TY_U32] = T("u32", 4),       [SG_TY_S32] = T("s32", 4),         [SG_TY_F32] = T("f32", 4),
+    [SG_TY_F16X2] = T("f16x2", 4),   [SG_TY_BF16X2] = T("bf16x2", 4),   [SG_TY_TF32] = T("tf32", 4),
+    [SG_TY_B64] = T("b64", 8),       [SG_TY_U64] = T("u64", 8),         [SG_TY_S64] = T("s64", 8),
+    [SG_TY_F64] = T("f64", 8),       [SG_TY_B128] = T("b128", 16),      [SG_TY_PRED] = T("pred", 0),
+    [SG_TY_E4M3X2] = T("e4m3x2", 2), [SG_TY_E5M2X2] = T("e5m2x2", 2),   [SG_TY_E4M3] = T("e4m3", 1),
+    [SG_TY_E5M2] = T("e5m2", 1),     [SG_TY_U16X2] = T("u16x2", 4),     [SG_TY_S16X2] = T("s16x2", 4),
+    [SG_TY_F32X2] = T("f32x2", 8),   [SG_TY_E2M1X2] = T("e2m1x2", 1),   [SG_TY_E2M3X2] = T("e2m3x2", 2),
+    [SG_TY_E3M2X2] = T("e3m2x2", 2), [SG_TY_UE8M0X2] = T("ue8m0x2", 2), [SG_TY_E4M3X4] = T("e4m3x4", 4),
+    [SG_TY_E5M2X4] = T("e5m2x4", 4), [SG_TY_E2M1X4] = T("e2m1x4", 2),   [SG_TY_E2M3X4] = T("e2m3x4", 4),
+    [SG_TY_E3M2X4] = T("e3m2x4", 4), [SG_TY_E2M1] = T("e2m1", 1),       [SG_TY_E2M3] = T("e2m3", 1),
+    [SG_TY_E3M2] = T("e3m2", 1),
 };
 #undef T
 
@@ -57,23 +61,44 @@ bool sg_type_float(enum sg_type t)
 
 /* ---- mma.sync ---- */
 
+#define EIGHTHS(a, b) F("m16n8k32", a, b, 'f', 16, 32, 4, 2, 4), F("m16n8k32", a, b, 'h', 16, 32, 4, 2, 2)
+#define EIGHTHS_OF(a) EIGHTHS(a, E4M3), EIGHTHS(a, E5M2), EIGHTHS(a, E3M2), EIGHTHS(a, E2M3), EIGHTHS(a, E2M1)
+#define SHALLOW(a, b) F("m16n8k16", a, b, 'f', 16, 16, 2, 1, 4), F("m16n8k16", a, b, 'h', 16, 16, 2, 1, 2)
 #define F(shape, a, b, c, m, k, na, nb, nc) \
     { \
         shape, SG_MMA_##a, SG_MMA_##b, c, m, k, na, nb, nc \
     }
 
 const struct sg_mma_form sg_mma_forms[] = {
-    F("m16n8k16", F16, F16, 'f', 16, 16, 4, 2, 4),   F("m16n8k16", F16, F16, 'h', 16, 16, 4, 2, 2),
-    F("m16n8k16", BF16, BF16, 'f', 16, 16, 4, 2, 4), F("m16n8k8", F16, F16, 'f', 16, 8, 2, 1, 4),
-    F("m16n8k8", F16, F16, 'h', 16, 8, 2, 1, 2),     F("m16n8k8", BF16, BF16, 'f', 16, 8, 2, 1, 4),
-    F("m16n8k8", TF32, TF32, 'f', 16, 8, 4, 2, 4),   F("m16n8k4", TF32, TF32, 'f', 16, 4, 2, 1, 4),
-    F("m16n8k32", S8, S8, 'i', 16, 32, 4, 2, 4),     F("m16n8k32", U8, U8, 'i', 16, 32, 4, 2, 4),
-    F("m16n8k32", S8, U8, 'i', 16, 32, 4, 2, 4),     F("m16n8k32", U8, S8, 'i', 16, 32, 4, 2, 4),
-    F("m16n8k16", S8, S8, 'i', 16, 16, 2, 1, 4),     F("m16n8k16", U8, U8, 'i', 16, 16, 2, 1, 4),
-    F("m16n8k16", S8, U8, 'i', 16, 16, 2, 1, 4),     F("m16n8k16", U8, S8, 'i', 16, 16, 2, 1, 4),
-    F("m8n8k16", S8, S8, 'i', 8, 16, 1, 1, 2),       F("m8n8k16", U8, U8, 'i', 8, 16, 1, 1, 2),
-    F("m8n8k16", S8, U8, 'i', 8, 16, 1, 1, 2),       F("m8n8k16", U8, S8, 'i', 8, 16, 1, 1, 2),
-    F("m8n8k4", F64, F64, 'd', 8, 4, 1, 1, 2),       F("m16n8k32", E4M3, E4M3, 'f', 16, 32, 4, 2, 4),
-    F("m16n8k32", E5M2, E5M2, 'f', 16, 32, 4, 2, 4), F("m16n8k32", E4M3, E5M2, 'f', 16, 32, 4, 2, 4),
-    F("m16n8k32", E5M2, E4M3, 'f', 16, 32, 4, 2, 4), {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
+    F("m16n8k16", F16, F16, 'f', 16, 16, 4, 2, 4),
+    F("m16n8k16", F16, F16, 'h', 16, 16, 4, 2, 2),
+    F("m16n8k16", BF16, BF16, 'f', 16, 16, 4, 2, 4),
+    F("m16n8k8", F16, F16, 'f', 16, 8, 2, 1, 4),
+    F("m16n8k8", F16, F16, 'h', 16, 8, 2, 1, 2),
+    F("m16n8k8", BF16, BF16, 'f', 16, 8, 2, 1, 4),
+    F("m16n8k8", TF32, TF32, 'f', 16, 8, 4, 2, 4),
+    F("m16n8k4", TF32, TF32, 'f', 16, 4, 2, 1, 4),
+    F("m16n8k32", S8, S8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k32", U8, U8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k32", S8, U8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k32", U8, S8, 'i', 16, 32, 4, 2, 4),
+    F("m16n8k16", S8, S8, 'i', 16, 16, 2, 1, 4),
+    F("m16n8k16", U8, U8, 'i', 16, 16, 2, 1, 4),
+    F("m16n8k16", S8, U8, 'i', 16, 16, 2, 1, 4),
+    F("m16n8k16", U8, S8, 'i', 16, 16, 2, 1, 4),
+    F("m8n8k16", S8, S8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k16", U8, U8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k16", S8, U8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k16", U8, S8, 'i', 8, 16, 1, 1, 2),
+    F("m8n8k4", F64, F64, 'd', 8, 4, 1, 1, 2),
+    EIGHTHS_OF(E4M3),
+    EIGHTHS_OF(E5M2),
+    EIGHTHS_OF(E3M2),
+    EIGHTHS_OF(E2M3),
+    EIGHTHS_OF(E2M1),
+    SHALLOW(E4M3, E4M3),
+    SHALLOW(E4M3, E5M2),
+    SHALLOW(E5M2, E4M3),
+    SHALLOW(E5M2, E5M2),
+    {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
 };

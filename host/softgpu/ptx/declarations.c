@@ -129,7 +129,7 @@ static bool is_fundamental(enum sg_type t)
 {
     return t != SG_TY_NONE && t != SG_TY_BF16 && t != SG_TY_BF16X2 && t != SG_TY_TF32 && t != SG_TY_E4M3 &&
            t != SG_TY_E5M2 && t != SG_TY_E4M3X2 && t != SG_TY_E5M2X2 && t != SG_TY_U16X2 &&
-           t != SG_TY_S16X2 && t != SG_TY_F32X2;
+           t != SG_TY_S16X2 && t < SG_TY_F32X2;
 }
 
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)

@@ -158,6 +158,7 @@ struct sg_form_seen {
     char full[96];
     uint32_t nops; /* + 1; 0: none */
     bool known;
+    bool open; /* .target and .version are sufficient for it */
     const struct form *form;
 };
 

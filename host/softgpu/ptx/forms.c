@@ -102,13 +102,32 @@ static bool has_mod(const struct sg_opcode *oc, const char *words)
     return false;
 }
 
-/* The words of GATE and BOUND: "*" fits every instruction, "" those without modifiers. */
-static bool has_mod_or_type(const struct sg_opcode *oc, const char *words)
+/* True if a modifier or a type is one of n bytes of words. */
+static bool has_mod_or_type(const struct sg_opcode *oc, const char *words, size_t n)
 {
     for (uint32_t i = 0; i < oc->ntypes; i++)
-        if (has_word(words, strlen(words), sg_type_name((enum sg_type)oc->types[i])))
+        if (has_word(words, n, sg_type_name((enum sg_type)oc->types[i])))
             return true;
-    return !strcmp(words, "*") || (!*words && !oc->nmods) || has_mod(oc, words);
+    for (uint32_t i = 0; i < oc->nmods; i++)
+        if (has_word(words, n, oc->mods[i]))
+            return true;
+    return false;
+}
+
+/* The words of GATE and BOUND: "*" fits every instruction, "" those without modifiers; of groups, one of each. */
+static bool fits_words(const struct sg_opcode *oc, const char *words)
+{
+    const char *part;
+
+    if (!strcmp(words, "*") || !*words)
+        return *words || !oc->nmods;
+    while (*words) {
+        size_t n = next_part(&words, ' ', &part);
+
+        if (!has_mod_or_type(oc, part, n))
+            return false;
+    }
+    return true;
 }
 
 static bool group_has(const char *group, size_t n, const char *word)
@@ -275,7 +294,9 @@ static bool operand_fits(const struct sg_dec *d, uint32_t i, char what)
     if (i == 0 && !sets_nothing(&d->oc) &&
         (o->kind == SG_O_IMM || o->kind == SG_O_F32 || o->kind == SG_O_F64 || o->kind == SG_O_SREG))
         return false; /* the result */
-    if (i == 0 && o->kind == SG_O_SINK && what == 't' && !has_sink(d->oc.base))
+    if (i == 0 && o->kind == SG_O_SINK && !sets_nothing(&d->oc) && !has_sink(d->oc.base))
+        return false;
+    if (what == 'h' && i && (o->kind == SG_O_VEC || o->kind == SG_O_ADDR || o->kind == SG_O_SINK))
         return false;
     switch (o->kind) {
     case SG_O_REG:
@@ -296,7 +317,7 @@ static bool operand_fits(const struct sg_dec *d, uint32_t i, char what)
 }
 
 /* Known forms by their spelling, so that the rows are searched once for each. */
-static const struct form *cached_form(struct sg_dec *d, bool *known)
+static struct sg_form_seen *cached_form(struct sg_dec *d)
 {
     uint32_t h = 2166136261u ^ d->nops;
     struct sg_form_seen *seen;
@@ -306,11 +327,11 @@ static const struct form *cached_form(struct sg_dec *d, bool *known)
     seen = &d->forms[h % SG_FORMS_SEEN];
     if (seen->nops != d->nops + 1 || strcmp(seen->full, d->oc.full)) {
         seen->form = find_form(d, &seen->known);
+        seen->open = false;
         seen->nops = d->nops + 1;
         memcpy(seen->full, d->oc.full, sizeof(seen->full));
     }
-    *known = seen->known;
-    return seen->form;
+    return seen;
 }
 
 static bool is_256_bits(const struct sg_opcode *oc)
@@ -346,6 +367,17 @@ static bool in_space(const struct sg_dec *d, const struct sg_opnd *o)
     return o->symkind != SG_K_PARAM;
 }
 
+/* True if p|q stands where only one register may. */
+static bool second_predicate(const struct sg_dec *d)
+{
+    static const char bases[] = "setp|shfl|match|lop3|elect|tex|tld4";
+
+    for (uint32_t i = 0; i < d->nops; i++)
+        if (d->ops[i].has_pq && (i || !has_word(bases, sizeof(bases) - 1, d->oc.base)))
+            return true;
+    return false;
+}
+
 /* Rules that depend on more than .target. Returns what is wrong, or NULL. */
 static const char *broken_rule(const struct sg_dec *d)
 {
@@ -353,8 +385,15 @@ static const char *broken_rule(const struct sg_dec *d)
     const char *base = oc->base;
     bool memory = !strcmp(base, "ld") || !strcmp(base, "st");
 
-    if (memory && !in_space(d, &d->ops[base[0] == 'l']))
+    const bool atomic = !strcmp(base, "atom") || !strcmp(base, "red");
+
+    if ((memory || atomic) && !in_space(d, &d->ops[base[0] == 'l' || base[0] == 'a']))
         return "the variable is in another state space";
+    if (second_predicate(d))
+        return "no second predicate may stand here";
+    if (d->nops == 4 && oc->ntypes && oc->types[0] == SG_TY_F32 && d->m->version < 88 &&
+        (!strcmp(base, "min") || !strcmp(base, "max")))
+        return "three sources need PTX .version 8.8 or higher";
     if (!strcmp(base, "mov") && !has_mod(oc, "v2|v4|v8") && oc->ntypes &&
         !is_bits((enum sg_type)oc->types[0]) && (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC))
         return "a register is packed and unpacked with types .b16 to .b128";
@@ -398,7 +437,7 @@ int sg_check_gates(struct sg_dec *d)
     for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
         const struct gate *g = &gates[i];
 
-        if (!has_word(g->base, strlen(g->base), d->oc.base) || !has_mod_or_type(&d->oc, g->words))
+        if (!has_word(g->base, strlen(g->base), d->oc.base) || !fits_words(&d->oc, g->words))
             continue;
         if (d->m->target < g->target || (g->specific && !d->m->target_suffix))
             return sg_dec_syntax(d, "%s needs .target sm_%u%s or higher", g->feature, g->target,
@@ -417,7 +456,7 @@ static int check_bounds(struct sg_dec *d)
         const struct sg_opnd *o = &d->ops[b->operand];
 
         if (b->operand >= d->nops || o->kind != SG_O_IMM || !has_word(b->base, strlen(b->base), d->oc.base) ||
-            !has_mod_or_type(&d->oc, b->words))
+            !fits_words(&d->oc, b->words))
             continue;
         if (o->imm < b->low || o->imm > b->high || o->imm % b->step)
             return sg_dec_syntax(d, "%s: operand %u is %llu; %llu to %llu in steps of %llu expected",
@@ -428,21 +467,29 @@ static int check_bounds(struct sg_dec *d)
     return 0;
 }
 
+static int check_gates_once(struct sg_dec *d, struct sg_form_seen *seen)
+{
+    if (seen->open || sg_check_gates(d))
+        return d->err;
+    seen->open = true;
+    return 0;
+}
+
 int sg_check_form(struct sg_dec *d)
 {
-    bool known;
-    const struct form *f = cached_form(d, &known);
+    struct sg_form_seen *seen = cached_form(d);
+    const struct form *f = seen->form;
     const char *broken = d->m->version > VERSION_KNOWN ? NULL : broken_rule(d);
 
     if (broken)
         return sg_dec_syntax(d, "%s: %s", d->oc.full, broken);
-    if (!known)
-        return sg_check_gates(d);
+    if (!seen->known)
+        return check_gates_once(d, seen);
     if (!f && d->m->version > VERSION_KNOWN)
         return 0;
     if (!f)
         return sg_dec_syntax(d, "%s: PTX has no such instruction with %u operands", d->oc.full, d->nops);
-    if (sg_check_gates(d) || check_bounds(d))
+    if (check_gates_once(d, seen) || check_bounds(d))
         return d->err;
     if (f->target > d->m->target)
         return sg_dec_syntax(d, "%s needs .target sm_%u or higher", d->oc.full, f->target);

@@ -18,6 +18,8 @@ import tempfile
 
 ACCEPTED_OF = 300  # instructions of which one may be accepted here alone
 TARGETS = (75, 80, 86, 90, 100)
+SPECIFIC = {90: "90a", 100: "100a", 120: "120a"}  # by the .target of a GATE that is specific
+IGNORED = {"b8x16", "b6x16_p32", "b4x16_p64"}  # formats of ldmatrix, which ptxas ignores in many other instructions
 REGISTERS = {"pred": "p", "b8": "c", "b16": "h", "u16": "us", "s16": "ss", "b32": "b", "u32": "u", "s32": "s", "f32": "f",
              "b64": "d", "u64": "ul", "s64": "sl", "f64": "dd", "f16": "hh"}
 SIZES = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
@@ -31,6 +33,22 @@ def read_table(path):
     rows = [(b, t, m, int(n), o) for b, t, m, n, o in
             re.findall(r'^FORM\("([^"]*)", "([^"]*)", "([^"]*)", (\d+), "([^"]*)"\)', text, re.M)]
     return groups, rows
+
+
+def read_gates(path):
+    """(opcodes, words, .target) of the gates that need a .target sm_NNa."""
+    with open(path, encoding="ascii") as f:
+        return [(b.split("|"), set(w.split("|")), int(t)) for b, w, t in
+                re.findall(r'^GATE\("([^"]*)", "([^"]*)", (\d+), \d+, 1,', f.read(), re.M)]
+
+
+def specific(line, gates):
+    """The .target sm_NNa that an instruction needs, without "sm_"; None: any."""
+    base, *words = line.split(" ")[0].split(".")
+    for bases, needed, target in gates:
+        if base in bases and (needed == {"*"} or needed & set(words)):
+            return SPECIFIC[target]
+    return None
 
 
 def bits_of(kind):
@@ -48,7 +66,8 @@ def double_of(kind):
 def register(kind, i):
     """A register for an operand of this type."""
     kind = {"u8": "u16", "s8": "s16", "b8": "b16", "u16x2": "b32", "s16x2": "b32", "bf16": "b16", "bf16x2": "b32",
-            "f16x2": "b32", "f32x2": "b64", "tf32": "b32", "e4m3x2": "b16", "e5m2x2": "b16"}.get(kind, kind)
+            "f16x2": "b32", "f32x2": "b64", "tf32": "b32", "e4m3x2": "b16", "e5m2x2": "b16", "e2m1x2": "b8",
+            "e2m3x2": "b16", "e3m2x2": "b16", "ue8m0x2": "b16"}.get(kind, kind)
     return REGISTERS[kind] + str(i)
 
 
@@ -90,13 +109,13 @@ def expansions(row, groups):
             yield f"{name} {', '.join(operand(c, kinds, i % 4, chosen) for i, c in enumerate(operands))};", target
 
 
-def near(rows, every, groups, rounds, rng):
+def near(rows, every, groups, gates, rounds, rng):
     """Random instructions near those of an opcode; a modifier more may be any that the table has."""
     kinds = sorted({k for r in rows for part in r[1].split() for k in groups.get(part, part).split("|")} | {"u32", "f32", "b64"})
     words = sorted({w for r in rows for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                    {"sat", "ftz", "rn"})
-    strange = sorted({w for r in every if r[0] != "testp" for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
-                     {"rna", "rs", "noftz", "scaled"})
+    strange = sorted({w for r in every if r[0] != "testp" for g in r[2].split()
+                      for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} - IGNORED | {"rna", "rs", "noftz", "scaled"})
     for _ in range(rounds):
         row = rng.choice(rows)
         if "*" in row[1] or "*" in row[2] or "*" in row[4] or "." in row[4]:
@@ -116,10 +135,13 @@ def near(rows, every, groups, rounds, rng):
         if ops and rng.random() < 0.5:
             k = rng.randrange(len(ops))
             ops[k] = rng.choice([rng.choice(sorted(REGISTERS.values())) + "1", "7", "1.5", "0f3f800000"])
-        if rng.random() < 0.1:
+        if rng.random() < 0.1 and row[0] != "atom":  # of which ptxas takes some with an operand more
             ops.append("u3")
         name = row[0] + "".join("." + w for w in chosen if w != "*") + "".join("." + t for t in types)
-        yield f"{name} {', '.join(ops)};", rng.choice(TARGETS)
+        line = f"{name} {', '.join(ops)};"
+        yield line, rng.choice(TARGETS)
+        if specific(line, gates):
+            yield line, specific(line, gates)
 
 
 class Ptxas:
@@ -195,6 +217,7 @@ def main(args):
         return 2
     rounds = int(args[args.index("--rounds") + 1]) if "--rounds" in args else 60
     groups, rows = read_table(args[0])
+    gates = read_gates(args[0])
     ours, ptxas, rng = Ours(args[1]), Ptxas(args[2]), random.Random(1)
     cases = []
     for row in rows:
@@ -203,11 +226,13 @@ def main(args):
             highest = max(target, 75)
             cases.append((line, highest))
             cases += [(line, t) for t in TARGETS if t < highest][-1:]
+            if specific(line, gates):
+                cases.append((line, specific(line, gates)))
     for base in sorted({r[0] for r in rows}):
-        cases += near([r for r in rows if r[0] == base], rows, groups, rounds, rng)
-    cases = sorted(set(cases))
+        cases += near([r for r in rows if r[0] == base], rows, groups, gates, rounds, rng)
+    cases = sorted({(line, str(t)) for line, t in cases})
     refused = accepted = 0
-    for target in TARGETS:
+    for target in [str(t) for t in TARGETS] + sorted(SPECIFIC.values()):
         lines = [line for line, t in cases if t == target]
         for at in range(0, len(lines), 400):
             part = lines[at:at + 400]

@@ -3,6 +3,8 @@
 #include "exec/ops/handler.h"
 #include "base/half.h"
 
+#include <float.h>
+
 /* ---- integer to integer, saturating ---- */
 
 typedef __int128 wide;
@@ -254,6 +256,143 @@ HANDLER(cvt_f16x2_e5m2x2)
     return SG_NEXT;
 }
 
+/* ---- formats of 4 to 16 bits: stochastic rounding, and those without infinities ---- */
+
+struct tiny {
+    int ebits, mbits;
+    u32 most, over, nan; /* codes: largest finite number, result of larger numbers, NaN */
+};
+static const struct tiny tiny_e2m1 = {2, 1, 7, 7, 7}, tiny_e2m3 = {2, 3, 31, 31, 31},
+                         tiny_e3m2 = {3, 2, 31, 31, 31}, tiny_e4m3 = {4, 3, 0x7e, 0x7e, 0x7f},
+                         tiny_e5m2 = {5, 2, 0x7b, 0x7b, 0x7f}, tiny_f16 = {5, 10, 0x7bff, 0x7c00, 0x7fff},
+                         tiny_bf16 = {8, 7, 0x7f7f, 0x7f80, 0x7fff};
+
+/*
+ * The code of x in a format. up: fraction added to the magnitude, in units of the last place, before
+ * the digits behind the last place are dropped; negative: round to nearest.
+ */
+static u32 to_tiny(double x, const struct tiny *f, double up, int64_t flags)
+{
+    const int least = 2 - (1 << (f->ebits - 1)); /* exponent of the smallest normal number */
+    const u32 sign = signbit(x) ? 1u << (f->ebits + f->mbits) : 0;
+    const double mag = fabs(x);
+    u32 code = f->most + 1;
+
+    if (x != x)
+        return f->nan;
+    if ((flags & SG_H_RELU) && sign)
+        return 0;
+    if (mag <= (double)FLT_MAX) {
+        const int own = mag > 0 ? ilogb(mag) : least, e = own < least ? least : own;
+        const double units = ldexp(mag, f->mbits - e);
+
+        code = ((u32)(e - least) << f->mbits) + (u32)(up < 0 ? nearest(units) : floor(units + up));
+    }
+    if (code > f->most)
+        code = flags & SG_H_SATFINITE ? f->most : f->over;
+    return sign | code;
+}
+
+static f32 from_tiny(u32 v, const struct tiny *f, int64_t flags)
+{
+    const int least = 2 - (1 << (f->ebits - 1)), bits = f->ebits + f->mbits;
+    const u32 e = (v >> f->mbits) & ((1u << f->ebits) - 1), m = v & ((1u << f->mbits) - 1);
+    const double mag = e ? ldexp((double)(m | 1u << f->mbits), (int)e - 1 + least - f->mbits)
+                         : ldexp((double)m, least - f->mbits);
+
+    return (f32)(!(v >> bits & 1) ? mag : flags & SG_H_RELU ? 0.0 : -mag);
+}
+
+/* Pairs: the first operand lies above the second, shift bits higher. */
+#define TINY2(id, format, shift) \
+    HANDLER(cvt_##id##_f32) \
+    { \
+        const f32 *pa = SRC(f32, a), *pb = SRC(f32, b); \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        d[i] = to_tiny((double)pa[i], &format, -1.0, in->imm) << shift | \
+               to_tiny((double)pb[i], &format, -1.0, in->imm); \
+        return SG_NEXT; \
+    } \
+    HANDLER(cvt_f16x2_##id) \
+    { \
+        const u32 *pa = SRC(u32, a); \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        d[i] = (u32)sg_f32_to_f16(from_tiny(pa[i] >> shift, &format, in->imm), 0) << 16 | \
+               sg_f32_to_f16(from_tiny(pa[i], &format, in->imm), 0); \
+        return SG_NEXT; \
+    }
+TINY2(e2m1x2, tiny_e2m1, 4)
+TINY2(e2m3x2, tiny_e2m3, 8)
+TINY2(e3m2x2, tiny_e3m2, 8)
+
+/* Stochastic rounding: the lower `bits` of each half of c, the upper half for a. */
+#define STOCHASTIC2(id, format, shift, bits) \
+    HANDLER(cvt_rs_##id) \
+    { \
+        const f32 *pa = SRC(f32, a), *pb = SRC(f32, b); \
+        const u32 *pc = SRC(u32, c), mask = (1u << bits) - 1; \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        { \
+            const u32 random = pc[i]; \
+            d[i] = to_tiny((double)pa[i], &format, ldexp((double)(random >> 16 & mask), -bits), in->imm) \
+                       << shift | \
+                   to_tiny((double)pb[i], &format, ldexp((double)(random & mask), -bits), in->imm); \
+        } \
+        return SG_NEXT; \
+    }
+STOCHASTIC2(f16x2, tiny_f16, 16, 13)
+STOCHASTIC2(bf16x2, tiny_bf16, 16, 16)
+STOCHASTIC2(e4m3x2, tiny_e4m3, 8, 16)
+STOCHASTIC2(e5m2x2, tiny_e5m2, 8, 16)
+STOCHASTIC2(e2m1x2, tiny_e2m1, 4, 16)
+STOCHASTIC2(e2m3x2, tiny_e2m3, 8, 16)
+STOCHASTIC2(e3m2x2, tiny_e3m2, 8, 16)
+
+/* ue8m0: the exponent of the magnitude; 0xff is NaN, and what is too large without .satfinite. */
+static u32 to_ue8m0(u32 bits, int64_t flags)
+{
+    const u32 mag = bits & 0x7fffffffu;
+    u32 e = mag >> 23;
+
+    if (mag > 0x7f800000u)
+        return 0xff;
+    if ((flags & SG_H_RP) && mag < 0x7f800000u && (mag & 0x7fffffu) && mag > 0x00400000u)
+        e++; /* 0x00400000 is 2^-127, the smallest number */
+    return e == 0xff && (flags & SG_H_SATFINITE) ? 0xfe : e;
+}
+
+static u32 from_ue8m0(u32 v)
+{
+    return v == 0xff ? 0x7fff : v ? v << 7 : 0x40;
+}
+
+HANDLER(cvt_ue8m0x2_f32)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b);
+
+    STORE(u32, to_ue8m0(pa[i], in->imm) << 8 | to_ue8m0(pb[i], in->imm));
+    return SG_NEXT;
+}
+
+HANDLER(cvt_ue8m0x2_bf16x2)
+{
+    const u32 *pa = SRC(u32, a);
+
+    STORE(u32, to_ue8m0(pa[i] & 0xffff0000u, in->imm) << 8 | to_ue8m0(pa[i] << 16, in->imm));
+    return SG_NEXT;
+}
+
+HANDLER(cvt_bf16x2_ue8m0x2)
+{
+    const u32 *pa = SRC(u32, a);
+
+    STORE(u32, from_ue8m0(pa[i] >> 8 & 255) << 16 | from_ue8m0(pa[i] & 255));
+    return SG_NEXT;
+}
+
 /* cvt.pack.sat.T.s32 d, a, b{, c}: a and b saturated, c shifted up behind them */
 #define PACK(id, bits, lo, hi) \
     HANDLER(pack_##id) \
@@ -288,6 +427,22 @@ const struct sg_opdef sg_ops_cvt[] = {
     ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2", OUT(u32), IN(u32)),
     ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2", OUT(u32), IN(u32)),
     ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2", OUT(u32), IN(u32)),
+    ROW(cvt_e2m1x2_f32, "cvt.e2m1x2.f32", OUT(u32), IN(f32), IN(f32)),
+    ROW(cvt_e2m3x2_f32, "cvt.e2m3x2.f32", OUT(u32), IN(f32), IN(f32)),
+    ROW(cvt_e3m2x2_f32, "cvt.e3m2x2.f32", OUT(u32), IN(f32), IN(f32)),
+    ROW(cvt_f16x2_e2m1x2, "cvt.f16x2.e2m1x2", OUT(u32), IN(u32)),
+    ROW(cvt_f16x2_e2m3x2, "cvt.f16x2.e2m3x2", OUT(u32), IN(u32)),
+    ROW(cvt_f16x2_e3m2x2, "cvt.f16x2.e3m2x2", OUT(u32), IN(u32)),
+    ROW(cvt_rs_f16x2, "cvt.rs.f16x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_bf16x2, "cvt.rs.bf16x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_e4m3x2, "cvt.rs.e4m3x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_e5m2x2, "cvt.rs.e5m2x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_e2m1x2, "cvt.rs.e2m1x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_e2m3x2, "cvt.rs.e2m3x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_rs_e3m2x2, "cvt.rs.e3m2x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
+    ROW(cvt_ue8m0x2_f32, "cvt.ue8m0x2.f32", OUT(u32), IN(f32), IN(f32)),
+    ROW(cvt_ue8m0x2_bf16x2, "cvt.ue8m0x2.bf16x2", OUT(u32), IN(u32)),
+    ROW(cvt_bf16x2_ue8m0x2, "cvt.bf16x2.ue8m0x2", OUT(u32), IN(u32)),
     ROW(pack_u8, "cvt.pack.u8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_s8, "cvt.pack.s8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_u4, "cvt.pack.u4.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),

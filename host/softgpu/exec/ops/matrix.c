@@ -137,6 +137,83 @@ HANDLER(stmatrix)
     return SG_NEXT;
 }
 
+/* A row of 16 elements of 8 bits; in shared memory they may have 4 or 6 bits, without gaps. */
+static void unpack_row(u8 row[16], const void *p, u32 aux)
+{
+    const u32 bits = aux & SG_MATRIX_4BIT ? 4 : aux & SG_MATRIX_6BIT ? 6 : 8;
+    u8 bytes[17] = {0};
+
+    memcpy(bytes, p, 16);
+    for (u32 k = 0; k < 16; k++) {
+        const u32 at = k * bits, two = bytes[at / 8] | (u32)bytes[at / 8 + 1] << 8;
+
+        row[k] = (u8)(two >> at % 8 & ((1u << bits) - 1));
+    }
+}
+
+/*
+ * Elements of 8 bits. Lane i of a matrix of 8 rows holds four elements of row i / 4; of one of 16
+ * rows, transposed, those of rows 4 (i % 4) and following in the columns i / 4 and i / 4 + 8.
+ */
+HANDLER(ldmatrix_b8)
+{
+    const u32 n = in->aux & 15, dst[4] = {in->d, in->b, in->c, in->e};
+    const u32 *pa = SRC(u32, a);
+    u8 m[32][16];
+
+    for (u32 i = 0; i < n * 8; i++) {
+        const void *p = matrix_row(w, in, i, pa[i] + (u32)in->imm, false);
+
+        if (!p)
+            return SG_FAULTED;
+        unpack_row(m[i], p, in->aux);
+    }
+    for (u32 j = 0; j < n; j++) {
+        u32 *d = (u32 *)(void *)(w->base[0] + dst[j]);
+
+        for (u32 i = 0; i < SG_LANES; i++) {
+            const u32 t = T(i) * 4, g = GROUP(i), column = g + (j & 1) * 8;
+            u32 v;
+
+            if (in->aux & 16) {
+                const u8(*r)[16] = m + (j & ~1u) * 8 + t;
+
+                v = (u32)r[0][column] | (u32)r[1][column] << 8 | (u32)r[2][column] << 16 |
+                    (u32)r[3][column] << 24;
+            } else {
+                memcpy(&v, m[j * 8 + g] + t, 4);
+            }
+            if (w->wmask >> i & 1)
+                d[i] = v;
+        }
+    }
+    return SG_NEXT;
+}
+
+/* Matrices of 16 rows and 8 columns, stored by columns. */
+HANDLER(stmatrix_b8)
+{
+    const u32 n = in->aux & 15, src[4] = {in->d, in->b, in->c, in->e};
+    const u32 *pa = SRC(u32, a);
+    u8 m[32][16];
+
+    for (u32 j = 0; j < n; j++) {
+        const u32 *s = sg_src_ptr(w, src[j]);
+
+        for (u32 i = 0; i < SG_LANES; i++)
+            for (u32 k = 0; k < 4; k++)
+                m[j * 8 + T(i) * 2 + (k & 1)][GROUP(i) + (k >> 1) * 8] = (u8)(s[i] >> 8 * k);
+    }
+    for (u32 i = 0; i < n * 8; i++) {
+        void *p = matrix_row(w, in, i, pa[i] + (u32)in->imm, true);
+
+        if (!p)
+            return SG_FAULTED;
+        memcpy(p, m[i], 16);
+    }
+    return SG_NEXT;
+}
+
 HANDLER(movmatrix)
 {
     const u32 *pa = SRC(u32, a);
@@ -160,6 +237,10 @@ const struct sg_opdef SG_TABLE(matrix)[] = {
     ROWR(ldmatrix, "ldmatrix", SG_R_MATRIX, 0, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
          OPT(OUT(u32))),
     ROWR(stmatrix, "stmatrix", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
+    ROWR(ldmatrix_b8, "ldmatrix.b8", SG_R_MATRIX, 0, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
+         OPT(OUT(u32))),
+    ROWR(stmatrix_b8, "stmatrix.b8", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)),
+         OPT(IN(u32))),
     ROWE(movmatrix, "movmatrix", OUT(u32), IN(u32)),
     {0},
 };

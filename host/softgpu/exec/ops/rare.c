@@ -218,6 +218,28 @@ typedef __int128 s128;
     CARRIES_HI(X, s64, u64, s64, u128, s128, 1)
 LISTY(CARRY)
 
+/* With saturation, which ptxas has for .s32: of the sum, carry included. */
+#define CARRY_SAT(id, name, n, e) \
+    HANDLER(id) \
+    { \
+        const s32 *pa = SRC(s32, a), *pb = SRC(s32, b), *pc = n > 2 ? SRC(s32, c) : pa; \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        { \
+            const s64 a = pa[i], b = pb[i], c = pc[i], cin = w->cc >> i & 1; \
+            const s64 r = (e); \
+            (void)c; \
+            d[i] = (u32)CLAMP32(r); \
+        } \
+        return SG_NEXT; \
+    }
+#define ROWS(id, name, n, e) ROW(id, name, OUT(u32), IN(u32), IN(u32), n > 2 ? IN(u32) : NO),
+#define LISTS(X) \
+    X(addc_sat, "addc.sat.s32", 2, a + b + cin) \
+    X(subc_sat, "subc.sat.s32", 2, a - b - cin) \
+    X(madchi_sat, "madc.hi.sat.s32", 3, ((a * b) >> 32) + c + cin)
+LISTS(CARRY_SAT)
+
 /* ---- video instructions ---- */
 
 enum simd_op { V_ADD, V_SUB, V_MIN, V_MAX, V_AVRG, V_ABSDIFF };
@@ -395,7 +417,7 @@ HANDLER(unpack_2x8)
 LISTC(TEST)
 
 const struct sg_opdef sg_ops_cold[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWT) LISTV(ROWV)
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTS(ROWS) LISTC(ROWT) LISTV(ROWV)
         ROW(vmad, "vmad", OUT(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32)),
     ROW(pack_4x8, "mov.pack.4x8", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32)),

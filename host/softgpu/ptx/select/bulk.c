@@ -132,18 +132,19 @@ int sg_emit_red(struct sg_dec *d)
 {
     static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
     enum sg_type t = sg_ty(d, 0);
+    const enum sg_space barrier = sg_mod(d, "shared::cluster") ? SG_SP_SHARED : SG_SP_GENERIC;
     int unused;
 
     if (!sg_mod(d, "async"))
         return sg_emit_atom(d);
-    if (!takes_barrier(d) || !sg_mod(d, "shared::cluster") || d->nops != 3 || !any_mod(d, ops, 8, &unused) ||
-        sg_type_float(t) || (sg_type_size(t) != 4 && sg_type_size(t) != 8))
+    if (!takes_barrier(d) || d->nops != 3 || !any_mod(d, ops, 8, &unused) || sg_type_float(t) ||
+        (sg_type_size(t) != 4 && sg_type_size(t) != 8))
         return sg_dec_refuse(d, NULL);
     d->nops = 2;
     if (sg_emit_atom(d))
         return d->err;
     d->nops = 3;
-    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, sg_type_size(t)), SG_SP_SHARED);
+    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, sg_type_size(t)), barrier);
 }
 
 /* barrier.cluster.arrive and .wait */

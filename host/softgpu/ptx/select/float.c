@@ -125,6 +125,25 @@ static int f32x2_arith(struct sg_dec *d)
     return d->err;
 }
 
+/* to f32, from f16 or bf16, exactly */
+static uint32_t half_to_f32(struct sg_dec *d, uint32_t a, enum sg_type ts)
+{
+    uint32_t x = sg_temp(d, SG_TY_F32);
+
+    sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", x, a, NONE, NONE);
+    return x;
+}
+
+/* A source of type t; of an instruction with two types, all sources but the last are of the second. */
+static uint32_t mixed_src(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    enum sg_type half = sg_ty(d, 1);
+
+    if (!is_half(half) || i + 1 == d->nops)
+        return sg_src(d, i, t);
+    return half_to_f32(d, sg_src(d, i, half), half);
+}
+
 int sg_flt_arith(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
@@ -150,11 +169,11 @@ int sg_flt_arith(struct sg_dec *d)
     approx = sg_mod(d, "approx") && (!strcmp(base, "div") || (t == SG_TY_F64 && flush));
     sg_mod(d, "full");
     snprintf(op, sizeof(op), "%s.%s%s", base, approx ? "approx." : "", sg_type_name(t));
-    a = sg_src(d, 1, t);
+    a = mixed_src(d, 1, t);
     if (d->nops > 2)
-        b = sg_src(d, 2, t);
+        b = mixed_src(d, 2, t);
     if (d->nops > 3)
-        c = sg_src(d, 3, t);
+        c = mixed_src(d, 3, t);
     dst = sg_dst(d, 0, t);
     if (!strcmp(base, "neg") || !strcmp(base, "abs") || !strcmp(base, "copysign")) {
         sg_emit(d, op, dst, a, b, NONE);
@@ -227,15 +246,6 @@ static const char *int_dst(enum sg_type t)
     return sg_type_size(t) == 4 ? "u32" : sg_type_size(t) == 8 ? "u64" : sg_su(t);
 }
 
-/* to f32, from f16 or bf16, exactly */
-static uint32_t half_to_f32(struct sg_dec *d, uint32_t a, enum sg_type ts)
-{
-    uint32_t x = sg_temp(d, SG_TY_F32);
-
-    sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", x, a, NONE, NONE);
-    return x;
-}
-
 static int64_t half_flags(struct sg_dec *d, const char *rnd)
 {
     int64_t f = 0;
@@ -271,6 +281,56 @@ static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     i = sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
     set_imm(d, i, flags);
     sg_fp_end(d, s);
+    return d->err;
+}
+
+/* cvt.rs.T.f32 d, a, b, rbits; of four results: d, {a, b, e, f}, rbits */
+static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
+{
+    static const struct {
+        enum sg_type type;
+        const char *op;    /* of two results */
+        uint32_t bits;     /* of two results */
+        uint32_t bytes[2]; /* of rbits, for the upper and the lower two: as prmt selects them */
+    } fours[] = {
+        {SG_TY_E4M3X4, "cvt.rs.e4m3x2.f32", 16, {0x3232, 0x1010}},
+        {SG_TY_E5M2X4, "cvt.rs.e5m2x2.f32", 16, {0x3232, 0x1010}},
+        {SG_TY_E2M3X4, "cvt.rs.e2m3x2.f32", 16, {0x3232, 0x1010}},
+        {SG_TY_E3M2X4, "cvt.rs.e3m2x2.f32", 16, {0x3232, 0x1010}},
+        {SG_TY_E2M1X4, "cvt.rs.e2m1x2.f32", 8, {0x3131, 0x2020}},
+    };
+    const struct sg_opnd *v = &d->ops[1];
+    const int64_t flags = half_flags(d, NULL);
+    uint32_t x[2], s, i, k = 0, rbits;
+    char op[40];
+
+    while (k < sizeof(fours) / sizeof(fours[0]) && fours[k].type != td)
+        k++;
+    s = sg_fp_begin(d, NULL, false);
+    if (k == sizeof(fours) / sizeof(fours[0])) {
+        uint32_t a = sg_src(d, 1, SG_TY_F32), b = sg_src(d, 2, SG_TY_F32), c = sg_src(d, 3, SG_TY_B32);
+
+        snprintf(op, sizeof(op), "cvt.rs.%s.f32", sg_type_name(td));
+        i = sg_emit(d, op, sg_dst(d, 0, td), a, b, c);
+        set_imm(d, i, flags);
+        sg_fp_end(d, s);
+        return d->err;
+    }
+    if (v->kind != SG_O_VEC || v->nel != 4)
+        return sg_dec_syntax(d, "%s: a vector of 4 values expected", d->oc.full);
+    rbits = sg_src(d, 2, SG_TY_B32);
+    for (uint32_t h = 0; h < 2; h++) {
+        uint32_t c = sg_temp(d, SG_TY_B32), a = sg_src_el(d, &v->el[2 * h], SG_TY_F32),
+                 b = sg_src_el(d, &v->el[2 * h + 1], SG_TY_F32);
+
+        sg_emit(d, "prmt.b32", c, rbits, rbits, sg_const32(d, fours[k].bytes[h]));
+        x[h] = sg_temp(d, SG_TY_B32);
+        i = sg_emit(d, fours[k].op, x[h], a, b, c);
+        set_imm(d, i, flags);
+    }
+    sg_fp_end(d, s);
+    sg_emit(d, "shl.b32", x[0], x[0], sg_const32(d, fours[k].bits), NONE);
+    sg_emit(d, "or.b32", sg_dst(d, 0, td), x[0], x[1], NONE);
     return d->err;
 }
 
@@ -418,7 +478,8 @@ static int cvt_pack(struct sg_dec *d)
 
 static bool is_packed(enum sg_type t)
 {
-    return t == SG_TY_F16X2 || t == SG_TY_BF16X2 || t == SG_TY_E4M3X2 || t == SG_TY_E5M2X2 || t == SG_TY_TF32;
+    return t == SG_TY_F16X2 || t == SG_TY_BF16X2 || t == SG_TY_E4M3X2 || t == SG_TY_E5M2X2 ||
+           t == SG_TY_TF32 || (t >= SG_TY_E2M1X2 && t <= SG_TY_E3M2X4);
 }
 
 static int emit_cvt(struct sg_dec *d)
@@ -431,6 +492,8 @@ static int emit_cvt(struct sg_dec *d)
         return cvt_pack(d);
     if (d->oc.ntypes != 2 || d->nops < 2)
         return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
+    if (sg_mod(d, "rs"))
+        return cvt_stochastic(d, td);
     if (is_packed(td) || is_packed(ts))
         return cvt_packed(d, td, ts);
     if (d->nops != 2)

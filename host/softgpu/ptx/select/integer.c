@@ -22,9 +22,9 @@ static int emit_addsub(struct sg_dec *d)
         return sg_flt_arith(d);
     if (t == SG_TY_U16X2 || t == SG_TY_S16X2)
         snprintf(op, sizeof(op), "%s.u16x2", d->oc.base);
-    else if (c || cc)
+    else if ((c || cc) && !sg_mod(d, "sat"))
         snprintf(op, sizeof(op), "%s%s.%s", d->oc.base, cc ? ".cc" : "", sg_bt(t));
-    else if (sg_mod(d, "sat"))
+    else if (c || sg_mod(d, "sat"))
         snprintf(op, sizeof(op), "%s.sat.%s", d->oc.base, sg_su(t));
     else
         snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt32(t));
@@ -73,7 +73,8 @@ static int emit_mad(struct sg_dec *d)
     }
     if (c || cc) {
         if (sg_mod(d, "hi"))
-            snprintf(op, sizeof(op), "mad%s.hi%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_su(t));
+            snprintf(op, sizeof(op), "mad%s.hi%s%s.%s", c ? "c" : "", cc ? ".cc" : "",
+                     sg_mod(d, "sat") ? ".sat" : "", sg_su(t));
         else
             snprintf(op, sizeof(op), "mad%s.lo%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_bt(t));
         sg_mod(d, "lo");
@@ -411,14 +412,20 @@ static int emit_setp(struct sg_dec *d)
     return d->err;
 }
 
-/* set on pairs: 0xffff or 1.0 in each half */
-static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts)
+/* set on pairs: 0xffff or 1.0 in each half; with .and .or .xor each comparison is combined with operand 3 */
+static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts, const char *bop)
 {
     const uint32_t yes = td == SG_TY_F16X2 ? 0x3c00u : td == SG_TY_BF16X2 ? 0x3f80u : 0xffffu;
     uint32_t p[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, x[2];
 
     if (compare_halves(d, ts, p[0], p[1]))
         return d->err;
+    if (bop) {
+        uint32_t c = sg_src(d, 3, SG_TY_PRED);
+
+        for (uint32_t h = 0; h < 2; h++)
+            sg_emit(d, bop, p[h], p[h], c, NONE);
+    }
     for (uint32_t h = 0; h < 2; h++) {
         x[h] = sg_temp(d, SG_TY_B32);
         sg_emit(d, "selp.b32", x[h], sg_const32(d, yes << 16 * h), sg_const32(d, 0), p[h]);
@@ -437,7 +444,7 @@ static int emit_set(struct sg_dec *d)
     if (d->oc.ntypes != 2)
         return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
     if (ts == SG_TY_F16X2 || ts == SG_TY_BF16X2)
-        return bop ? sg_dec_refuse(d, NULL) : set_halves(d, td, ts);
+        return set_halves(d, td, ts, bop);
     if (sg_type_size(td) > 4 || td == SG_TY_F16X2 || td == SG_TY_BF16X2)
         return sg_dec_refuse(d, NULL);
     if (emit_compare(d, ts, 1, p))

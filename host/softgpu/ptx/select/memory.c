@@ -321,7 +321,7 @@ static int emit_st(struct sg_dec *d)
             return d->err;
         t = SG_TY_B64;
         vec = 2;
-    } else if (size > 8 || (vec == 8 && size != 4) || sp == SG_SP_CONST) {
+    } else if (size > 8 || (vec == 8 && size > 4) || sp == SG_SP_CONST) {
         return sg_dec_refuse(d, NULL);
     } else if (address(d, 0, sp, &x) || elements(d, 1, vec, el)) {
         return d->err;
@@ -331,7 +331,7 @@ static int emit_st(struct sg_dec *d)
     if (vec < 8)
         return store(d, t, vec, el, &x, spin);
     store(d, t, 4, el, &x, spin);
-    x.off += 16;
+    x.off += 4 * size;
     return store(d, t, 4, el + 4, &x, spin);
 }
 
@@ -438,6 +438,7 @@ static int emit_hint(struct sg_dec *d)
     sg_take_space(d);
     sg_mod(d, known[0]);
     sg_mod(d, known[1]);
+    sg_mod(d, known[2]);
     return d->err;
 }
 

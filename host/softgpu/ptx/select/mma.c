@@ -21,6 +21,12 @@ static int mma_type(enum sg_type t)
         return SG_MMA_E4M3;
     case SG_TY_E5M2:
         return SG_MMA_E5M2;
+    case SG_TY_E3M2:
+        return SG_MMA_E3M2;
+    case SG_TY_E2M3:
+        return SG_MMA_E2M3;
+    case SG_TY_E2M1:
+        return SG_MMA_E2M1;
     default:
         return -1;
     }
@@ -85,20 +91,42 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
     return d->err;
 }
 
+/* A type of at most 8 bits; all: also those that only .kind::f8f6f4 has. */
+static bool is_eighth(enum sg_type t, bool all)
+{
+    return t == SG_TY_E4M3 || t == SG_TY_E5M2 ||
+           (all && (t == SG_TY_E3M2 || t == SG_TY_E2M3 || t == SG_TY_E2M1));
+}
+
 /* What no GPU multiplies: other layouts, types that do not go together. m8n8k4 of f16 has its own rules. */
 static int check_mma(struct sg_dec *d)
 {
     const enum sg_type a = sg_ty(d, 1), b = sg_ty(d, 2);
     const bool bytes = (a == SG_TY_S8 || a == SG_TY_U8) && (b == SG_TY_S8 || b == SG_TY_U8);
-    const bool eighths = (a == SG_TY_E4M3 || a == SG_TY_E5M2) && (b == SG_TY_E4M3 || b == SG_TY_E5M2);
+    const bool kind = sg_mod(d, "kind::f8f6f4");
+    const bool eighths = is_eighth(a, kind) && is_eighth(b, kind);
 
     if (sg_mod(d, "m8n8k4") && a == SG_TY_F16)
         return 0;
     if (!sg_mod(d, "row") || !sg_mod(d, "col"))
         return sg_dec_syntax(d, "%s: .row.col expected", d->oc.full);
+    if (kind && !eighths)
+        return sg_dec_syntax(d, "%s: types that do not go with .kind::f8f6f4", d->oc.full);
+    if (((is_eighth(a, true) || is_eighth(b, true)) && !eighths) || (kind && !sg_mod(d, "m16n8k32")))
+        return sg_dec_syntax(d, "%s: no such shape of these types", d->oc.full);
     if ((a != b && !bytes && !eighths) || sg_ty(d, 0) != sg_ty(d, 3))
         return sg_dec_syntax(d, "%s: types that do not go together", d->oc.full);
     return 0;
+}
+
+/* No mma of PTX 9.0 has this shape and these types; sparse and scaled ones, and m8n8k4 of f16, exist but are not available. */
+static int no_such_mma(struct sg_dec *d)
+{
+    bool other = d->m->version > 90 || (sg_ty(d, 1) == SG_TY_F16 && sg_mod(d, "m8n8k4"));
+
+    for (uint32_t i = 0; i < d->oc.nmods; i++)
+        other |= !strncmp(d->oc.mods[i], "sp", 2) || !strcmp(d->oc.mods[i], "block_scale");
+    return other ? sg_dec_refuse(d, NULL) : sg_dec_syntax(d, "%s: no such shape and types", d->oc.full);
 }
 
 /* Elements of 4 bits and of 1 bit, which are not types of registers. */
@@ -129,7 +157,7 @@ static int emit_mma_sub(struct sg_dec *d)
         d->oc.used[i] = true;
     }
     if (n != 2 || d->oc.ntypes != 2 || sg_ty(d, 0) != SG_TY_S32 || sg_ty(d, 1) != SG_TY_S32 || d->nops != 4)
-        return sg_dec_refuse(d, NULL);
+        return no_such_mma(d);
     if (!sg_mod(d, "row") || !sg_mod(d, "col"))
         return sg_dec_syntax(d, "%s: .row.col expected", d->oc.full);
     sat = sg_mod(d, "satfinite");
@@ -141,7 +169,7 @@ static int emit_mma_sub(struct sg_dec *d)
         if (forms[f].b1 == b1 && sg_mod(d, forms[f].shape))
             break;
     if (f == sizeof(forms) / sizeof(forms[0]))
-        return sg_dec_refuse(d, NULL);
+        return no_such_mma(d);
     aux |= forms[f].aux;
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
     n = aux & SG_SUB_TALL ? 4 : 2;
@@ -177,9 +205,9 @@ static int emit_mma(struct sg_dec *d)
     if (d->oc.ntypes == 4 && ta >= 0 && tb >= 0 && c && d->nops == 4 && check_mma(d))
         return d->err;
     if (d->oc.ntypes != 4 || ta < 0 || tb < 0 || !c || td != tc || d->nops != 4)
-        return sg_dec_refuse(d, NULL);
+        return no_such_mma(d);
     if (!sg_mod(d, "sync") || !sg_mod(d, "row") || !sg_mod(d, "col"))
-        return sg_dec_refuse(d, NULL);
+        return no_such_mma(d);
     sg_mod(d, "aligned");
     sat = sg_mod(d, "satfinite");
     if (c == 'd')
@@ -192,7 +220,7 @@ static int emit_mma(struct sg_dec *d)
         if (f->a == ta && f->b == tb && f->c == c && sg_mod(d, f->shape))
             break;
     if (!f->shape && ta == SG_MMA_F16 && sg_mod(d, "m8n8k4"))
-        return sg_dec_refuse(d, NULL);
+        return no_such_mma(d);
     if (!f->shape)
         return sg_dec_syntax(d, "%s: no such shape of these types", d->oc.full);
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
@@ -208,11 +236,28 @@ static int emit_mma(struct sg_dec *d)
     return d->err;
 }
 
+/* The shape and elements of ldmatrix and stmatrix of 8 bits. Returns flags for aux, or UINT32_MAX. */
+static uint32_t matrix_b8(struct sg_dec *d, bool load, bool trans)
+{
+    const bool packed = sg_mod(d, "b8x16"), tall = sg_mod(d, "m16n16"), wide = sg_mod(d, "m8n16"),
+               narrow = sg_mod(d, "m16n8");
+    const uint32_t source = sg_mod(d, "b4x16_p64")   ? SG_MATRIX_4BIT
+                            : sg_mod(d, "b6x16_p32") ? SG_MATRIX_6BIT
+                                                     : 0;
+
+    if (packed != (source != 0) || (!packed && sg_ty(d, 0) != SG_TY_B8))
+        return UINT32_MAX;
+    if (load ? tall != trans || tall == wide || (wide && !packed) : !narrow || !trans || packed)
+        return UINT32_MAX;
+    return source | (tall ? 16 : 0);
+}
+
 /* ldmatrix d, [a] and stmatrix [a], d */
 static int emit_ldst_matrix(struct sg_dec *d)
 {
     bool load = d->oc.base[0] == 'l', trans = sg_mod(d, "trans");
-    bool generic;
+    bool generic, halves;
+    uint32_t aux;
     uint32_t at = load ? 1 : 0, reg = load ? 0 : 1, n, i, addr;
     uint64_t from;
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
@@ -220,7 +265,13 @@ static int emit_ldst_matrix(struct sg_dec *d)
     struct sg_opnd *o = &d->ops[at], *v = &d->ops[reg];
 
     n = sg_mod(d, "x1") ? 1 : sg_mod(d, "x2") ? 2 : sg_mod(d, "x4") ? 4 : 0;
-    if (!n || !sg_mod(d, "sync") || !sg_mod(d, "m8n8") || sg_ty(d, 0) != SG_TY_B16)
+    halves = sg_mod(d, "m8n8");
+    aux = halves ? trans ? 16 : 0 : matrix_b8(d, load, trans);
+    if (!n || !sg_mod(d, "sync") || (halves && sg_ty(d, 0) != SG_TY_B16) || aux == UINT32_MAX)
+        return sg_dec_refuse(d, NULL);
+    if (!halves && load && (aux & 16)) /* two registers for each matrix of 16 rows */
+        n *= 2;
+    if (n > 4)
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
     generic = !sg_mod(d, "shared") && !sg_mod(d, "shared::cta");
@@ -251,10 +302,14 @@ static int emit_ldst_matrix(struct sg_dec *d)
     }
     f[1] = addr;
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
-    i = sg_emit_x(d, load ? "ldmatrix" : "stmatrix", f, load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
+    i = sg_emit_x(d,
+                  halves ? load ? "ldmatrix" : "stmatrix"
+                  : load ? "ldmatrix.b8"
+                         : "stmatrix.b8",
+                  f, load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
                   load ? SG_F_A : SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (!d->err) {
-        d->insns[i].aux = n | (trans ? 16 : 0);
+        d->insns[i].aux = n | aux;
         d->insns[i].imm = (int64_t)o->imm;
     }
     return d->err;

@@ -146,8 +146,8 @@ static uint32_t sampler_of(struct sg_dec *d, uint32_t i, uint32_t handle)
     return handle;
 }
 
-/* After the other operands: element offsets (integers); a depth to compare with is refused. */
-static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g)
+/* After the other operands: element offsets (integers); a depth to compare with, of some forms, is refused. */
+static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g, bool depth)
 {
     struct sg_opel el[SG_MAX_VEC];
     uint32_t zero = sg_const32(d, 0);
@@ -156,11 +156,13 @@ static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g)
     if (there && elements(&d->ops[from], el) == 1 &&
         (el[0].kind == SG_O_F32 || el[0].kind == SG_O_F64 ||
          (el[0].kind == SG_O_REG && d->vregs[el[0].v].type == SG_TY_F32)))
-        return sg_dec_refuse(d, "depth textures are not available");
+        return depth ? sg_dec_refuse(d, "depth textures are not available")
+                     : sg_dec_syntax(d, "%s: compares with no depth", d->oc.full);
     if (there && g->cube)
         return sg_dec_syntax(d, "%s: offsets do not go with cube maps", d->oc.full);
     if (there && from + 1 < d->nops)
-        return sg_dec_refuse(d, "depth textures are not available");
+        return depth ? sg_dec_refuse(d, "depth textures are not available")
+                     : sg_dec_syntax(d, "%s: compares with no depth", d->oc.full);
     if (there)
         return put_vector(d, from, SG_TA_OFFSET, g->dims, SG_TY_S32);
     for (uint32_t k = 0; k < g->dims; k++)
@@ -218,7 +220,7 @@ static int emit_tex(struct sg_dec *d)
     } else {
         put_arg(d, SG_TA_LOD, sg_const32(d, 0));
     }
-    if (put_offset(d, next, g))
+    if (put_offset(d, next, g, ct == SG_TY_F32 && (g->dims != 3 || g->cube)))
         return d->err;
     return finish_fetch(d, "tex.fetch", handle, aux);
 }
@@ -241,7 +243,7 @@ static int emit_tld4(struct sg_dec *d)
     if (handle_of(d, 1, &handle) || put_coords(d, 1, g, SG_TY_F32))
         return d->err;
     put_arg(d, SG_TA_LOD, sg_const32(d, 0));
-    if (put_offset(d, 2, g))
+    if (put_offset(d, 2, g, true))
         return d->err;
     return finish_fetch(d, "tex.gather", handle, geometry_aux(g) | comp << 8);
 }
