@@ -86,6 +86,24 @@ static void test_words(void)
     WORD("%-8hho|", 0x1ff);
 }
 
+/* Lengths below that of an int: what does not fit is cut off, and signs are those of what is left. */
+static void test_shorts(void)
+{
+    static const int values[] = {0, 7, -7, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0x8000, 0x12345, -0x12345};
+
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        const int v = values[i];
+
+        expect("%hd|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%d|", (short)v));
+        expect("%hu|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%u|", (unsigned short)v));
+        expect("%hhd|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%d|", (signed char)v));
+        expect("%hhx|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%x|", (unsigned char)v));
+        expect("%6hd|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%6d|", (short)v));
+        expect("%hX|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%X|", (unsigned short)v));
+        expect("%-4hhi|", (uint32_t)v, 0, snprintf(want, sizeof(want), "%-4d|", (signed char)v));
+    }
+}
+
 /* Each length that makes an argument one of 8 bytes, with values that do not fit into 4. */
 static void test_longs(void)
 {
@@ -185,6 +203,7 @@ int main(int argc, char **argv)
     t_variant(argc, argv);
     mem = tm_alloc(COUNT * 4);
     test_words();
+    test_shorts();
     test_longs();
     test_reals();
     test_stars();
