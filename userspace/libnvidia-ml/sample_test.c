@@ -176,8 +176,17 @@ static void test_clock(void **state)
 static void test_memory(void **state)
 {
     static const struct {
-        uint64_t total, reserved, used, shown_used;
-    } cases[] = {{100, 10, 30, 30}, {100, 0, 30, 30}, {100, 10, 90, 90}, {100, 10, 91, 90}, {100, 100, 1, 0}};
+        uint64_t total, reserved, used, shown_reserved, shown_used;
+    } cases[] = {{100, 10, 30, 10, 30},
+                 {100, 0, 30, 0, 30},
+                 {100, 10, 90, 10, 90},
+                 {100, 10, 91, 10, 90},
+                 {100, 100, 1, 100, 0},
+                 {100, 101, 0, 100, 0},
+                 {100, UINT64_MAX, 2, 100, 0},
+                 {100, 10, UINT64_MAX, 10, 90},
+                 {100, 10, UINT64_MAX - 9, 10, 90},
+                 {0, 1, 1, 0, 0}};
     nvmlDevice_t d = (nvmlDevice_t)&the_device;
 
     (void)state;
@@ -193,11 +202,11 @@ static void test_memory(void **state)
         has.used = cases[i].used;
         assert_int_equal(nvmlDeviceGetMemoryInfo(d, &v1), NVML_SUCCESS);
         assert_int_equal(v1.total, has.total);
-        assert_int_equal(v1.used, cases[i].shown_used + has.reserved);
+        assert_int_equal(v1.used, cases[i].shown_used + cases[i].shown_reserved);
         assert_int_equal(v1.free, has.total - v1.used);
         assert_int_equal(nvmlDeviceGetMemoryInfo_v2(d, &v2), NVML_SUCCESS);
         assert_int_equal(v2.total, has.total);
-        assert_int_equal(v2.reserved, has.reserved);
+        assert_int_equal(v2.reserved, cases[i].shown_reserved);
         assert_int_equal(v2.used, cases[i].shown_used);
         assert_int_equal(v2.free, v1.free);
     }

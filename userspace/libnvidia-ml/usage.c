@@ -41,8 +41,11 @@ static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
     if ((d->link->flags & VGP_NVML_MEMORY) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
     r = ask_usage(d, u);
-    if (r == NVML_SUCCESS && u->used + u->reserved > u->total)
-        u->used = u->total - (u->reserved < u->total ? u->reserved : u->total);
+    /* Numbers of the worker: their sum may exceed the total, and 64 bits. */
+    if (u->reserved > u->total)
+        u->reserved = u->total;
+    if (u->used > u->total - u->reserved)
+        u->used = u->total - u->reserved;
     return r;
 }
 
