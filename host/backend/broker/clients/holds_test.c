@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bound of objects of others that one worker has open. */
+/* Objects of others that a worker has open: their bound, and what they count for when their creator has gone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "clients.h"
 #include "share_test.h"
+#include "vgb_fd.h"
 
 static const struct brk_client_ops one_vm;
 
@@ -44,9 +46,47 @@ static void test_holds(void **state)
     assert_int_equal(brk_share_count(), 0);
 }
 
+/* Memory of each kind that its creator drops while others hold it counts until the last of them has gone; an event has none. */
+static void test_dropped_counts(void **state)
+{
+    static const struct {
+        uint32_t kind;
+        uint64_t length, counts;
+    } rows[] = {{VGB_SHARE_MEMORY, 3 << 20, 3 << 20},
+                {VGB_SHARE_FD, 2 << 20, 2 << 20},
+                {VGB_SHARE_PAYLOAD, 5 << 20, 5 << 20},
+                {VGB_SHARE_EVENT, VGP_PAGE, 0}};
+    const uint64_t room = 8 << 20;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint8_t t[VGB_TOKEN];
+        struct worker a, b, c;
+        int fd;
+
+        start(&a, &one_vm, room);
+        start(&b, &one_vm, 0);
+        start(&c, &one_vm, 0);
+        assert_int_equal(make(&a, rows[i].kind, rows[i].length, t, &fd), VGPU_S_OK);
+        vgb_close(&fd);
+        assert_int_equal(open_it(&b, rows[i].kind, t, &fd), VGPU_S_OK);
+        vgb_close(&fd);
+        assert_int_equal(open_it(&c, rows[i].kind, t, &fd), VGPU_S_OK);
+        vgb_close(&fd);
+        assert_int_equal(brk_vram.used, room);
+        end(&a);
+        assert_int_equal(brk_vram.used, rows[i].counts);
+        end(&b);
+        assert_int_equal(brk_vram.used, rows[i].counts);
+        end(&c);
+        assert_int_equal(brk_vram.used, 0);
+        assert_int_equal(brk_share_count(), 0);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_holds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_holds), cmocka_unit_test(test_dropped_counts)};
 
     return cmocka_run_group_tests_name("holds", tests, NULL, NULL);
 }

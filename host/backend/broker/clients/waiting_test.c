@@ -272,10 +272,39 @@ static void test_pins(void **state)
     brk_pins.limit = 0;
 }
 
+/* The list of clients is whole, in their order, whichever of them has left before the next one comes. */
+static void test_list(void **state)
+{
+    (void)state;
+    for (unsigned gone = 0; gone < 3; gone++) {
+        struct one *w[4] = {client(), client(), client(), NULL};
+        const struct brk_client *c;
+        unsigned n = 0;
+
+        leave(w[gone]);
+        w[3] = client();
+        for (c = brk_client_first(); c && n < 4; c = c->next) {
+            n += n == gone;
+            assert_ptr_equal(c, w[n]->c);
+            n++;
+        }
+        assert_null(c);
+        assert_int_equal(n, 4);
+        assert_int_equal(brk_client_count(), 3);
+        even();
+        for (unsigned i = 0; i < 4; i++) {
+            if (i != gone)
+                leave(w[i]);
+        }
+        started = 0;
+    }
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies), T(test_pins)};
+    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies), T(test_pins),
+                                       T(test_list)};
 
     if (brk_loop_init())
         return 1;
