@@ -271,6 +271,8 @@ same "smi --host: a backend that has ended" "" "$(grep "/run/$pid.sock" <<< "$te
 . "$(dirname "$0")/smi/mute_test.sh"
 . "$(dirname "$0")/smi/figures_test.sh"
 . "$(dirname "$0")/smi/values_test.sh"
+. "$(dirname "$0")/smi/columns_test.sh"
+. "$(dirname "$0")/vm/options_test.sh"
 . "$(dirname "$0")/cdi_test.sh"
 says "smi: unknown GPU" 2 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
 says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help

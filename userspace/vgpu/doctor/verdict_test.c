@@ -346,6 +346,32 @@ static void test_limit_before_others(void **state)
     expect_raise(&f, VGPU_CAUSE_WORKER, "--client-time-limit");
 }
 
+/* The name of a limit ends where a text goes on in any way that broker and workers write; a longer word is another one. */
+static void test_limit_names(void **state)
+{
+    static const char *const limits[] = {
+        "vram-quota",    "pin-quota",           "blob-quota",     "max-clients",      "start-rate",
+        "client-memory", "client-threads",      "client-streams", "client-handles",   "client-printf",
+        "client-image",  "client-compile-time", "client-queue",   "client-time-limit"};
+    static const char *const behind[] = {")", ",", ";", ":", " ", ""};
+    char text[200], want[100];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        snprintf(want, sizeof(want), "raise --%s of vgpu-backend", limits[i]);
+        for (size_t k = 0; k < sizeof(behind) / sizeof(behind[0]); k++) {
+            snprintf(text, sizeof(text), "the limit is --%s%s", limits[i], behind[k]);
+            assert_true(vgpu_cli_names_limit(text));
+            assert_memory_equal(vgpu_cli_limit_remedy(text), want, strlen(want));
+            snprintf(text, sizeof(text), "beside --gpu soft, --%sx and --%s%s", limits[i], limits[i],
+                     behind[k]);
+            assert_memory_equal(vgpu_cli_limit_remedy(text), want, strlen(want));
+        }
+        snprintf(text, sizeof(text), "--%sx --%s-y, %s", limits[i], limits[i], limits[i]);
+        assert_false(vgpu_cli_names_limit(text));
+    }
+}
+
 /* File names and loader messages in a finding contain no terminal control characters. */
 static void test_words(void **state)
 {
@@ -367,6 +393,7 @@ int main(void)
                                        cmocka_unit_test(test_limits),
                                        cmocka_unit_test(test_limit_said_earlier),
                                        cmocka_unit_test(test_limit_before_others),
+                                       cmocka_unit_test(test_limit_names),
                                        cmocka_unit_test(test_words)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
