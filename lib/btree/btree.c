@@ -25,33 +25,33 @@ struct btr_node {
 
 /* ---- nodes ---- */
 
-static void put(struct btr_node *node, uint32_t i, uint64_t key, uint64_t weight, void *ptr)
+static void put_item(struct btr_node *node, uint32_t i, uint64_t key, uint64_t weight, void *ptr)
 {
     STORE(node->key[i], key);
     STORE(node->weight[i], weight);
     STORE(node->ptr[i], ptr);
 }
 
-static void copy(struct btr_node *to, uint32_t i, const struct btr_node *from, uint32_t k)
+static void copy_items(struct btr_node *to, uint32_t i, const struct btr_node *from, uint32_t k)
 {
-    put(to, i, from->key[k], from->weight[k], from->ptr[k]);
+    put_item(to, i, from->key[k], from->weight[k], from->ptr[k]);
 }
 
 static void open_gap(struct btr_node *node, uint32_t at)
 {
     for (uint32_t i = node->n; i > at; i--)
-        copy(node, i, node, i - 1);
+        copy_items(node, i, node, i - 1);
     STORE(node->n, node->n + 1);
 }
 
 static void close_gap(struct btr_node *node, uint32_t at)
 {
     for (uint32_t i = at; i + 1 < node->n; i++)
-        copy(node, i, node, i + 1);
+        copy_items(node, i, node, i + 1);
     STORE(node->n, node->n - 1);
 }
 
-static uint64_t heaviest(const struct btr_node *node)
+static uint64_t heaviest_item(const struct btr_node *node)
 {
     uint64_t most = 0;
 
@@ -165,12 +165,12 @@ static void split_child(struct btr_tree *t, struct btr_node *parent, uint32_t at
     struct btr_node *full = parent->ptr[at], *half = node_take(t, full->leaf);
 
     for (uint32_t i = FANOUT / 2; i < FANOUT; i++)
-        copy(half, i - FANOUT / 2, full, i);
+        copy_items(half, i - FANOUT / 2, full, i);
     STORE(half->n, FANOUT - FANOUT / 2);
     STORE(full->n, FANOUT / 2);
     open_gap(parent, at + 1);
-    put(parent, at + 1, half->key[0], heaviest(half), half);
-    STORE(parent->weight[at], heaviest(full));
+    put_item(parent, at + 1, half->key[0], heaviest_item(half), half);
+    STORE(parent->weight[at], heaviest_item(full));
 }
 
 static void insert_below(struct btr_tree *t, struct btr_node *node, const struct btr_item *item)
@@ -179,7 +179,7 @@ static void insert_below(struct btr_tree *t, struct btr_node *node, const struct
         const uint32_t at = keys_upto(node, node->n, item->key);
 
         open_gap(node, at);
-        put(node, at, item->key, item->weight, item->value);
+        put_item(node, at, item->key, item->weight, item->value);
         return;
     }
     uint32_t at = child_of(node, item->key);
@@ -205,7 +205,7 @@ static void grow_root(struct btr_tree *t)
     struct btr_node *old = t->root, *root = node_take(t, !old);
 
     if (old) {
-        put(root, 0, old->key[0], heaviest(old), old);
+        put_item(root, 0, old->key[0], heaviest_item(old), old);
         STORE(root->n, 1);
     }
     set_root(t, root);
@@ -242,27 +242,27 @@ static void even_out(struct btr_node *parent, uint32_t at)
 
     while (left->n > right->n + 1) {
         open_gap(right, 0);
-        copy(right, 0, left, left->n - 1);
+        copy_items(right, 0, left, left->n - 1);
         STORE(left->n, left->n - 1);
     }
     while (right->n > left->n + 1) {
-        copy(left, left->n, right, 0);
+        copy_items(left, left->n, right, 0);
         STORE(left->n, left->n + 1);
         close_gap(right, 0);
     }
     STORE(parent->key[at], right->key[0]);
-    STORE(parent->weight[at - 1], heaviest(left));
-    STORE(parent->weight[at], heaviest(right));
+    STORE(parent->weight[at - 1], heaviest_item(left));
+    STORE(parent->weight[at], heaviest_item(right));
 }
 
-static void join(struct btr_tree *t, struct btr_node *parent, uint32_t at)
+static void join_nodes(struct btr_tree *t, struct btr_node *parent, uint32_t at)
 {
     struct btr_node *left = parent->ptr[at - 1], *right = parent->ptr[at];
 
     for (uint32_t i = 0; i < right->n; i++)
-        copy(left, left->n + i, right, i);
+        copy_items(left, left->n + i, right, i);
     STORE(left->n, left->n + right->n);
-    STORE(parent->weight[at - 1], heaviest(left));
+    STORE(parent->weight[at - 1], heaviest_item(left));
     close_gap(parent, at);
     node_free(t, right);
 }
@@ -272,14 +272,14 @@ static void mend_child(struct btr_tree *t, struct btr_node *parent, uint32_t at)
     const struct btr_node *child = parent->ptr[at];
 
     STORE(parent->key[at], child->key[0]); /* never empty: it had SPARSE items */
-    STORE(parent->weight[at], heaviest(child));
+    STORE(parent->weight[at], heaviest_item(child));
     if (child->n >= SPARSE || parent->n < 2)
         return;
     at += at == 0; /* index of the right sibling */
     const struct btr_node *left = parent->ptr[at - 1], *right = parent->ptr[at];
 
     if (left->n + right->n <= FANOUT)
-        join(t, parent, at);
+        join_nodes(t, parent, at);
     else
         even_out(parent, at);
 }
@@ -321,7 +321,7 @@ static void set_weight_below(struct btr_node *node, uint64_t key, uint64_t weigh
 
     if (!node->leaf) {
         set_weight_below(node->ptr[at], key, weight);
-        weight = heaviest(node->ptr[at]);
+        weight = heaviest_item(node->ptr[at]);
     }
     STORE(node->weight[at], weight);
 }
@@ -338,7 +338,7 @@ bool btr_set_weight(struct btr_tree *t, uint64_t key, uint64_t weight)
 
 /* ---- look-ups ---- */
 
-static bool answer(const struct btr_node *leaf, uint32_t at, struct btr_item *out)
+static bool copy_item(const struct btr_node *leaf, uint32_t at, struct btr_item *out)
 {
     if (out)
         *out = (struct btr_item){leaf->key[at], leaf->weight[at], leaf->ptr[at]};
@@ -355,7 +355,7 @@ bool btr_floor(const struct btr_tree *t, uint64_t key, struct btr_item *out)
         node = node->ptr[child_of(node, key)];
     const uint32_t k = keys_upto(node, node->n, key);
 
-    return k && answer(node, k - 1, out);
+    return k && copy_item(node, k - 1, out);
 }
 
 bool btr_find(const struct btr_tree *t, uint64_t key, struct btr_item *out)
@@ -374,7 +374,7 @@ static bool first_below(const struct btr_node *node, uint64_t key, uint64_t weig
     if (node->leaf) {
         for (uint32_t i = 0; i < node->n; i++)
             if (node->key[i] >= key && node->weight[i] >= weight)
-                return answer(node, i, out);
+                return copy_item(node, i, out);
         return false;
     }
     /* Below the first child the key may lie after all items that are heavy enough; below later

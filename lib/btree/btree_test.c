@@ -82,7 +82,7 @@ static size_t check_below(const struct btr_node *node, unsigned depth, bool root
         }
         sum += check_below(node->ptr[i], depth - 1, false, &below);
         assert_int_equal(below, node->key[i]);
-        assert_int_equal(node->weight[i], heaviest(node->ptr[i]));
+        assert_int_equal(node->weight[i], heaviest_item(node->ptr[i]));
     }
     return sum;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static CUresult no(const char *reason, const char **why)
+static CUresult refuse_with(const char *reason, const char **why)
 {
     *why = reason;
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -20,7 +20,7 @@ CUresult cua_device_luid(bool known, const char *luid, const unsigned *mask, con
         return CUDA_ERROR_INVALID_DEVICE;
     if (!luid || !mask)
         return CUDA_ERROR_INVALID_VALUE;
-    return no("locally unique identifiers exist on Windows only", why);
+    return refuse_with("locally unique identifiers exist on Windows only", why);
 }
 
 /* The order of driver 580, which also answers so where the attributes' library is missing. */
@@ -32,7 +32,7 @@ CUresult cua_device_nvscisync(bool known, const void *list, int flags, const cha
         return CUDA_ERROR_INVALID_DEVICE;
     if (!flags || flags & ~(CUDA_NVSCISYNC_ATTR_SIGNAL | CUDA_NVSCISYNC_ATTR_WAIT))
         return CUDA_ERROR_INVALID_VALUE;
-    return no("no NvSciSync, which is a library of other platforms", why);
+    return refuse_with("no NvSciSync, which is a library of other platforms", why);
 }
 
 CUresult cua_library_tables(unsigned n, const CUlibraryOption *options, void *const *values)
@@ -54,7 +54,7 @@ CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target, CUflushG
         (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
          scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES))
         return CUDA_ERROR_INVALID_VALUE;
-    return no("no GPUDirect RDMA (device attribute 116 is 0)", why);
+    return refuse_with("no GPUDirect RDMA (device attribute 116 is 0)", why);
 }
 
 CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags, const char **why)
@@ -63,12 +63,12 @@ CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, uns
         (flags & ~(CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC |
                    CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC)))
         return CUDA_ERROR_INVALID_VALUE;
-    return no("device attribute 96 is 0", why);
+    return refuse_with("device attribute 96 is 0", why);
 }
 
 CUresult cua_profiler_initialize(const char **why)
 {
-    return no("removed in CUDA 12", why);
+    return refuse_with("removed in CUDA 12", why);
 }
 
 /* ---- notifications ---- */
@@ -127,7 +127,7 @@ static CUresult own_process(int pid, const char **why)
 {
     if (pid <= 0 || (kill(pid, 0) != 0 && errno == ESRCH))
         return CUDA_ERROR_INVALID_VALUE;
-    return pid == getpid() ? CUDA_SUCCESS : no("only the calling process is known", why);
+    return pid == getpid() ? CUDA_SUCCESS : refuse_with("only the calling process is known", why);
 }
 
 CUresult cua_checkpoint_state(int pid, CUprocessState *state, const char **why)
@@ -148,7 +148,7 @@ CUresult cua_checkpoint_lock(int pid, const char **why)
 {
     CUresult r = own_process(pid, why);
 
-    return r == CUDA_SUCCESS ? no(no_checkpoint, why) : r;
+    return r == CUDA_SUCCESS ? refuse_with(no_checkpoint, why) : r;
 }
 
 CUresult cua_checkpoint_other(int pid, const char **why)
@@ -162,5 +162,5 @@ CUresult cua_checkpoint_restore_thread(int pid, const int *tid, const char **why
 {
     CUresult r = tid ? own_process(pid, why) : CUDA_ERROR_INVALID_VALUE;
 
-    return r == CUDA_SUCCESS ? no(no_checkpoint, why) : r;
+    return r == CUDA_SUCCESS ? refuse_with(no_checkpoint, why) : r;
 }

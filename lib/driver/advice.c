@@ -26,7 +26,7 @@ struct known {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
 static struct known *first;
 
-static struct known **find(uint64_t id)
+static struct known **find_known(uint64_t id)
 {
     struct known **p = &first;
 
@@ -51,7 +51,7 @@ static void drop_dead(cua_alive_fn *alive)
 }
 
 /* Makes room for two more segments, the maximum that one change needs. */
-static bool reserve(struct known *k)
+static bool reserve_segments(struct known *k)
 {
     size_t room = k->room ? 2 * k->room : 8;
     struct segment *seg;
@@ -66,12 +66,12 @@ static bool reserve(struct known *k)
     return true;
 }
 
-static struct known *make(const struct cua_range *r, uint64_t base, uint64_t end, cua_alive_fn *alive)
+static struct known *make_advice(const struct cua_range *r, uint64_t base, uint64_t end, cua_alive_fn *alive)
 {
     struct known *k = calloc(1, sizeof(*k));
 
     drop_dead(alive);
-    if (!k || !reserve(k)) {
+    if (!k || !reserve_segments(k)) {
         free(k);
         return NULL;
     }
@@ -86,7 +86,7 @@ static struct known *make(const struct cua_range *r, uint64_t base, uint64_t end
 }
 
 /* Splits segments at `at`; returns the index of the segment that begins there. */
-static size_t cut(struct known *k, uint64_t at)
+static size_t cut_segment(struct known *k, uint64_t at)
 {
     size_t i = 0;
 
@@ -102,19 +102,19 @@ static size_t cut(struct known *k, uint64_t at)
     return i + 1;
 }
 
-static bool same(const struct segment *a, const struct segment *b)
+static bool same_state(const struct segment *a, const struct segment *b)
 {
     return a->read_mostly == b->read_mostly && a->by_host == b->by_host && a->by == b->by &&
            a->preferred.type == b->preferred.type && a->preferred.id == b->preferred.id &&
            a->last.type == b->last.type && a->last.id == b->last.id;
 }
 
-static void join(struct known *k)
+static void join_segments(struct known *k)
 {
     size_t n = 0;
 
     for (size_t i = 1; i < k->n; i++) {
-        if (same(&k->seg[n], &k->seg[i]))
+        if (same_state(&k->seg[n], &k->seg[i]))
             k->seg[n].end = k->seg[i].end;
         else
             k->seg[++n] = k->seg[i];
@@ -122,7 +122,7 @@ static void join(struct known *k)
     k->n = n + 1;
 }
 
-static void apply(struct segment *s, int what, struct cua_place at)
+static void apply_advice(struct segment *s, int what, struct cua_place at)
 {
     bool host = at.type != CU_MEM_LOCATION_TYPE_DEVICE;
     uint64_t bit = host ? 0 : 1ull << (at.id & 63);
@@ -162,36 +162,36 @@ CUresult cua_advice_keep(const struct cua_range *r, uint64_t from, uint64_t coun
     struct known *k;
 
     pthread_mutex_lock(&lock);
-    k = *find(r->id);
+    k = *find_known(r->id);
     if (!k)
-        k = make(r, base, end, alive);
-    if (k && reserve(k)) {
-        size_t i = cut(k, from & ~(page - 1));
-        size_t n = cut(k, (from + count + page - 1) & ~(page - 1));
+        k = make_advice(r, base, end, alive);
+    if (k && reserve_segments(k)) {
+        size_t i = cut_segment(k, from & ~(page - 1));
+        size_t n = cut_segment(k, (from + count + page - 1) & ~(page - 1));
 
         for (; i < n; i++)
-            apply(&k->seg[i], what, at);
-        join(k);
+            apply_advice(&k->seg[i], what, at);
+        join_segments(k);
         res = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&lock);
     return res;
 }
 
-static struct cua_place common(struct cua_place a, struct cua_place b)
+static struct cua_place common_place(struct cua_place a, struct cua_place b)
 {
     return a.type == b.type && a.id == b.id ? a : (struct cua_place){0, 0};
 }
 
 /* The advice that holds for all of a range. */
-static struct segment sum(const struct cua_range *r, uint64_t from, uint64_t count)
+static struct segment sum_segments(const struct cua_range *r, uint64_t from, uint64_t count)
 {
     struct segment all = {0};
     const struct known *k;
     bool begun = false;
 
     pthread_mutex_lock(&lock);
-    k = *find(r->id);
+    k = *find_known(r->id);
     for (size_t i = 0; k && i < k->n; i++) {
         const struct segment *s = &k->seg[i];
         uint64_t start = i ? k->seg[i - 1].end : k->base;
@@ -206,8 +206,8 @@ static struct segment sum(const struct cua_range *r, uint64_t from, uint64_t cou
         all.read_mostly &= s->read_mostly;
         all.by_host &= s->by_host;
         all.by &= s->by;
-        all.preferred = common(all.preferred, s->preferred);
-        all.last = common(all.last, s->last);
+        all.preferred = common_place(all.preferred, s->preferred);
+        all.last = common_place(all.last, s->last);
     }
     pthread_mutex_unlock(&lock);
     return all;
@@ -239,7 +239,8 @@ static CUresult accessed_by(const struct segment *s, int *out, size_t bytes)
 }
 
 /* An attribute of a checked range. */
-static CUresult answer(void *data, size_t bytes, CUmem_range_attribute attribute, const struct segment *s)
+static CUresult answer_attribute(void *data, size_t bytes, CUmem_range_attribute attribute,
+                                 const struct segment *s)
 {
     int v;
 
@@ -279,19 +280,19 @@ static CUresult answer(void *data, size_t bytes, CUmem_range_attribute attribute
 CUresult cua_advice_attribute(const struct cua_range *r, uint64_t from, uint64_t count, void *data,
                               size_t bytes, CUmem_range_attribute attribute)
 {
-    struct segment s = sum(r, from, count);
+    struct segment s = sum_segments(r, from, count);
 
-    return answer(data, bytes, attribute, &s);
+    return answer_attribute(data, bytes, attribute, &s);
 }
 
 CUresult cua_advice_attributes(const struct cua_range *r, uint64_t from, uint64_t count, void **data,
                                size_t *bytes, CUmem_range_attribute *attributes, size_t n)
 {
-    struct segment s = sum(r, from, count);
+    struct segment s = sum_segments(r, from, count);
     CUresult res = CUDA_SUCCESS;
 
     for (size_t i = 0; i < n && res == CUDA_SUCCESS; i++)
-        res = answer(data[i], bytes[i], attributes[i], &s);
+        res = answer_attribute(data[i], bytes[i], attributes[i], &s);
     return res;
 }
 

@@ -53,7 +53,7 @@ static CUresult get_name(const char *set, const char *kind, char *value, size_t 
     return CUDA_SUCCESS;
 }
 
-static CUresult get(const struct settings *s, CUcoredumpSettings attrib, void *value, size_t *size)
+static CUresult get_setting(const struct settings *s, CUcoredumpSettings attrib, void *value, size_t *size)
 {
     bool v = false;
 
@@ -110,7 +110,7 @@ static void set_flags(struct settings *s, CUcoredumpSettings attrib, const void 
 }
 
 /* Writes a value, which is present and large enough. */
-static CUresult set(struct settings *s, CUcoredumpSettings attrib, const void *value, size_t size)
+static CUresult set_setting(struct settings *s, CUcoredumpSettings attrib, const void *value, size_t size)
 {
     if (attrib == CU_COREDUMP_ENABLE_ON_EXCEPTION || attrib == CU_COREDUMP_ENABLE_USER_TRIGGER)
         return *(const unsigned char *)value != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
@@ -140,7 +140,7 @@ CUresult cua_coredump_get(struct cua_coredump *const *own, CUcoredumpSettings at
     if (own != NULL && attrib == CU_COREDUMP_PIPE && value) /* of the process only (driver 580) */
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    r = get(own == NULL ? &global : *own == NULL ? &initial : *own, attrib, value, size);
+    r = get_setting(own == NULL ? &global : *own == NULL ? &initial : *own, attrib, value, size);
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -153,7 +153,7 @@ CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, 
     if (r != CUDA_SUCCESS)
         return r;
     if (!value)
-        return get(&initial, attrib, NULL, size);
+        return get_setting(&initial, attrib, NULL, size);
     /* Documented: these two are of the process. NOT_PERMITTED is documented for both (driver 580). */
     if (own != NULL && attrib == CU_COREDUMP_PIPE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +163,7 @@ CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, 
     if (own != NULL && *own == NULL)
         *own = calloc(1, sizeof(**own));
     r = own != NULL && *own == NULL ? CUDA_ERROR_OUT_OF_MEMORY
-                                    : set(own != NULL ? *own : &global, attrib, value, *size);
+                                    : set_setting(own != NULL ? *own : &global, attrib, value, *size);
     pthread_mutex_unlock(&lock);
     return r;
 }

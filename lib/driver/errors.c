@@ -148,7 +148,7 @@ static const struct error_text errors[] = {
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
-static const struct error_text *find(CUresult r)
+static const struct error_text *find_error(CUresult r)
 {
     size_t low = 0, high = sizeof(errors) / sizeof(errors[0]);
 
@@ -167,14 +167,14 @@ static const struct error_text *find(CUresult r)
 
 const char *cua_error_name(CUresult r)
 {
-    const struct error_text *e = find(r);
+    const struct error_text *e = find_error(r);
 
     return e == NULL ? NULL : e->name;
 }
 
 const char *cua_error_text(CUresult r)
 {
-    const struct error_text *e = find(r);
+    const struct error_text *e = find_error(r);
 
     return e == NULL ? NULL : e->text;
 }

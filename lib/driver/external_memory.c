@@ -34,7 +34,7 @@ static struct CUextMemory_st *imported;
 static struct buffer *buffers;
 
 /* The place in the list that points to it, or to NULL. */
-static struct CUextMemory_st **find(CUexternalMemory m)
+static struct CUextMemory_st **find_memory(CUexternalMemory m)
 {
     struct CUextMemory_st **p = &imported;
 
@@ -45,12 +45,12 @@ static struct CUextMemory_st **find(CUexternalMemory m)
 
 /* Returns a copy of it and adds a user to its dma-buf, so that another thread's destroy does not
    end the dma-buf. */
-static bool known(CUexternalMemory m, struct CUextMemory_st *copy)
+static bool hold_memory(CUexternalMemory m, struct CUextMemory_st *copy)
 {
     bool found;
 
     pthread_mutex_lock(&lock);
-    found = *find(m) != NULL;
+    found = *find_memory(m) != NULL;
     if (found && copy != NULL) {
         *copy = *m;
         if (m->dmabuf)
@@ -75,7 +75,7 @@ static CUresult dmabuf_leave(const struct cua_memory_ops *ops, struct dmabuf *d)
     return r;
 }
 
-static void enter(CUexternalMemory *out, struct CUextMemory_st *m)
+static void list_memory(CUexternalMemory *out, struct CUextMemory_st *m)
 {
     pthread_mutex_lock(&lock);
     m->next = imported;
@@ -101,7 +101,7 @@ static CUresult import_dmabuf(const struct cua_memory_ops *ops, CUexternalMemory
     d->users = 1;
     m->dmabuf = d;
     m->size = desc->size;
-    enter(out, m);
+    list_memory(out, m);
     return CUDA_SUCCESS;
 }
 
@@ -138,7 +138,7 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
         return r;
     }
     close(desc->handle.fd); /* documented: the library owns the descriptor from now on */
-    enter(out, m);
+    list_memory(out, m);
     return CUDA_SUCCESS;
 }
 
@@ -149,7 +149,7 @@ CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexterna
     CUresult r;
 
     pthread_mutex_lock(&lock);
-    p = find(memory);
+    p = find_memory(memory);
     m = *p;
     if (m)
         *p = m->next;
@@ -163,8 +163,8 @@ CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexterna
 
 /* Maps the memory up to offset + size for the current device: from its beginning, which is all that
    cuMemMap offers, and in whole granules. */
-static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHandle memory, uint64_t offset,
-                    uint64_t size, struct buffer *b)
+static CUresult map_buffer(const struct cua_memory_ops *ops, CUmemGenericAllocationHandle memory,
+                           uint64_t offset, uint64_t size, struct buffer *b)
 {
     CUmemAllocationProp prop;
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -207,7 +207,7 @@ CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdevicept
 
     if (!ptr || !desc || desc->size == 0 || desc->flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!known(memory, &m))
+    if (!hold_memory(memory, &m))
         return CUDA_ERROR_INVALID_HANDLE;
     b = calloc(1, sizeof(*b));
     if (!b)
@@ -217,7 +217,7 @@ CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdevicept
     else if (m.dmabuf)
         r = CUDA_SUCCESS;
     else
-        r = map(ops, m.memory, desc->offset, desc->size, b);
+        r = map_buffer(ops, m.memory, desc->offset, desc->size, b);
     if (r != CUDA_SUCCESS) {
         free(b);
         if (m.dmabuf)
@@ -225,7 +225,7 @@ CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdevicept
         return r;
     }
     if (m.dmabuf) {
-        b->dmabuf = m.dmabuf; /* with the use that known() has counted */
+        b->dmabuf = m.dmabuf; /* with the use that hold_memory() has counted */
         b->ptr = m.dmabuf->ptr + desc->offset;
     }
     *ptr = b->ptr;
@@ -265,7 +265,7 @@ CUresult cua_external_memory_array(CUmipmappedArray *mipmap, CUexternalMemory me
 {
     if (!mipmap || !desc || desc->numLevels == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!known(memory, NULL))
+    if (!hold_memory(memory, NULL))
         return CUDA_ERROR_INVALID_HANDLE;
     *why = "arrays have memory of their own";
     return CUDA_ERROR_NOT_SUPPORTED;

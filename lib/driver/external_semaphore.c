@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a l
 static struct CUextSemaphore_st *imported;
 
 /* The place in the list that points to it, or to NULL. Under the lock. */
-static struct CUextSemaphore_st **find(CUexternalSemaphore s)
+static struct CUextSemaphore_st **find_semaphore(CUexternalSemaphore s)
 {
     struct CUextSemaphore_st **p = &imported;
 
@@ -83,7 +83,7 @@ CUresult cua_semaphore_destroy(CUexternalSemaphore semaphore)
     struct CUextSemaphore_st **p, *s;
 
     pthread_mutex_lock(&lock);
-    p = find(semaphore);
+    p = find_semaphore(semaphore);
     s = *p;
     if (s != NULL)
         *p = s->next;
@@ -116,7 +116,7 @@ CUresult cua_semaphores_get(bool wait, const CUexternalSemaphore *handles, unsig
 
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < n && res == CUDA_SUCCESS; i++) {
-        struct CUextSemaphore_st *s = *find(handles[i]);
+        struct CUextSemaphore_st *s = *find_semaphore(handles[i]);
 
         if (s == NULL) {
             res = CUDA_ERROR_INVALID_HANDLE;

@@ -20,7 +20,7 @@ struct cua_old_launch {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Locks; the record, made when first used. NULL: no memory, and not locked. */
-static struct cua_old_launch *enter(struct cua_old_launch **old, unsigned bytes)
+static struct cua_old_launch *enter_launch(struct cua_old_launch **old, unsigned bytes)
 {
     struct cua_old_launch *o;
 
@@ -39,7 +39,7 @@ CUresult cua_old_set_block(struct cua_old_launch **old, unsigned bytes, int x, i
 
     if (x <= 0 || y <= 0 || z <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    o = enter(old, bytes);
+    o = enter_launch(old, bytes);
     if (o == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->block[0] = x;
@@ -51,7 +51,7 @@ CUresult cua_old_set_block(struct cua_old_launch **old, unsigned bytes, int x, i
 
 CUresult cua_old_set_shared(struct cua_old_launch **old, unsigned bytes, unsigned shared)
 {
-    struct cua_old_launch *o = enter(old, bytes);
+    struct cua_old_launch *o = enter_launch(old, bytes);
 
     if (o == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -66,7 +66,7 @@ CUresult cua_old_set_size(struct cua_old_launch **old, unsigned bytes, unsigned 
 
     if (size > bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    o = enter(old, bytes);
+    o = enter_launch(old, bytes);
     if (o == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->size = size;
@@ -83,7 +83,7 @@ CUresult cua_old_set_param(struct cua_old_launch **old, unsigned bytes, int offs
         return CUDA_ERROR_INVALID_VALUE;
     if (n == 0)
         return CUDA_SUCCESS;
-    o = enter(old, bytes);
+    o = enter_launch(old, bytes);
     if (o == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(o->params + offset, value, n);

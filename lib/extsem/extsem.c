@@ -85,7 +85,7 @@ static int map_counter(int fd, struct vgp_extsem *s, const char **why)
     return -EINVAL;
 }
 
-static int make(int fd, struct vgp_extsem *s, const char **why)
+static int make_semaphore(int fd, struct vgp_extsem *s, const char **why)
 {
     char name[80];
 
@@ -131,7 +131,7 @@ int vgp_extsem_import(int fd, bool timeline, struct vgp_extsem **out, const char
     s->refs = 1;
     s->timeline = timeline;
     s->fd = s->device = -1;
-    rc = make(fd, s, why);
+    rc = make_semaphore(fd, s, why);
     if (rc != 0) {
         free(s);
         return rc;

@@ -43,7 +43,7 @@ static struct {
 #undef MEMBER
 } drm = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool load(void)
+static bool load_libdrm(void)
 {
     void *library = dlopen("libdrm.so.2", RTLD_NOW | RTLD_LOCAL);
 
@@ -65,13 +65,13 @@ static bool have_libdrm(void)
     bool loaded;
 
     pthread_mutex_lock(&drm.lock);
-    loaded = drm.loaded || (drm.loaded = load());
+    loaded = drm.loaded || (drm.loaded = load_libdrm());
     pthread_mutex_unlock(&drm.lock);
     return loaded;
 }
 
 /* Some calls of libdrm return the error, others set errno. */
-static int result(int rc)
+static int negative_errno(int rc)
 {
     return rc == 0 ? 0 : -errno;
 }
@@ -115,11 +115,11 @@ int vgp_extsem_drm_signal(int device, uint32_t handle, bool timeline, uint64_t v
     int rc;
 
     if (!timeline)
-        return result(drm.drmSyncobjSignal(device, &handle, 1));
-    rc = result(drm.drmSyncobjQuery(device, &handle, &point, 1));
+        return negative_errno(drm.drmSyncobjSignal(device, &handle, 1));
+    rc = negative_errno(drm.drmSyncobjQuery(device, &handle, &point, 1));
     if (rc == 0 && point >= value)
         return 1;
-    return rc != 0 ? rc : result(drm.drmSyncobjTimelineSignal(device, &handle, &value, 1));
+    return rc != 0 ? rc : negative_errno(drm.drmSyncobjTimelineSignal(device, &handle, &value, 1));
 }
 
 int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value, int milliseconds)
@@ -133,10 +133,10 @@ int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t val
     const int64_t until = ((int64_t)ts.tv_sec * 1000 + milliseconds) * 1000000 + ts.tv_nsec;
     rc = timeline ? drm.drmSyncobjTimelineWait(device, &handle, &value, 1, until, WAIT_FLAGS, NULL)
                   : drm.drmSyncobjWait(device, &handle, 1, until, WAIT_FLAGS, NULL);
-    rc = result(rc);
+    rc = negative_errno(rc);
     if (rc == -ETIME)
         return 0;
     if (rc == 0 && !timeline)
-        rc = result(drm.drmSyncobjReset(device, &handle, 1)); /* a wait takes the signal */
+        rc = negative_errno(drm.drmSyncobjReset(device, &handle, 1)); /* a wait takes the signal */
     return rc != 0 ? rc : 1;
 }

@@ -69,17 +69,17 @@ static bool write_all(const void *data, size_t size)
     return true;
 }
 
-static void flush(void)
+static void flush_buffer(void)
 {
     if (rec.used != 0 && !write_all(rec.buffer, rec.used))
         atomic_store(&lnk_record_on, false);
     rec.used = 0;
 }
 
-static void append(const void *data, size_t size)
+static void append_bytes(const void *data, size_t size)
 {
     if (size > BUFFER - rec.used)
-        flush();
+        flush_buffer();
     if (size > BUFFER) {
         if (!write_all(data, size))
             atomic_store(&lnk_record_on, false);
@@ -90,19 +90,19 @@ static void append(const void *data, size_t size)
     rec.written += size;
 }
 
-static void finish(enum vgp_end_reason reason)
+static void finish_file(enum vgp_end_reason reason)
 {
     struct vgp_event e = {.size = END_ROOM, .type = VGP_EVENT_END};
     struct vgp_event_end end = {.reason = reason, .calls = rec.calls};
 
-    append(&e, sizeof(e));
-    append(&end, sizeof(end));
-    flush();
+    append_bytes(&e, sizeof(e));
+    append_bytes(&end, sizeof(end));
+    flush_buffer();
     atomic_store(&lnk_record_on, false);
 }
 
 /* True if there is room for an event of this size; otherwise ends the recording with a message. */
-static bool room(uint64_t size)
+static bool has_room(uint64_t size)
 {
     if (!atomic_load(&lnk_record_on))
         return false;
@@ -112,7 +112,7 @@ static bool room(uint64_t size)
             "vgpu: VGPU_RECORD: the limit of %llu bytes is reached after %llu calls; the recording "
             "ends here\n",
             (unsigned long long)rec.limit, (unsigned long long)rec.calls);
-    finish(VGP_END_LIMIT);
+    finish_file(VGP_END_LIMIT);
     return false;
 }
 
@@ -123,20 +123,20 @@ void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head,
     uint64_t exact = sizeof(struct vgp_event) + (uint64_t)head_size + body_size;
     struct vgp_event e = {.size = (uint32_t)vgp_pad_to_8(exact), .type = (uint16_t)type, .serial = serial};
 
-    if (!room(e.size))
+    if (!has_room(e.size))
         return;
-    append(&e, sizeof(e));
-    append(head, head_size);
-    append(body, body_size);
-    append(zero, e.size - exact);
+    append_bytes(&e, sizeof(e));
+    append_bytes(head, head_size);
+    append_bytes(body, body_size);
+    append_bytes(zero, e.size - exact);
 }
 
 /* ---- data of a copy in shared memory
    ---------------------------------------------------------- */
 
 /* Packs the rows of one side of a copy. NULL: out of memory, or nothing to pack. */
-static uint8_t *pack(const struct vgp_args_vgpCopy *a, const uint8_t *from, uint64_t pitch,
-                     uint64_t side_height, uint32_t *size)
+static uint8_t *pack_rows(const struct vgp_args_vgpCopy *a, const uint8_t *from, uint64_t pitch,
+                          uint64_t side_height, uint32_t *size)
 {
     uint64_t rows = a->height * a->depth, total = rows * a->widthBytes;
     uint8_t *packed;
@@ -155,7 +155,7 @@ static uint8_t *pack(const struct vgp_args_vgpCopy *a, const uint8_t *from, uint
 }
 
 /* The bytes that a completed copy has written to memory visible to this process. */
-static uint8_t *copied(const struct vgp_args_vgpCopy *a, uint32_t *size)
+static uint8_t *copied_rows(const struct vgp_args_vgpCopy *a, uint32_t *size)
 {
     const uint8_t *at;
 
@@ -171,7 +171,7 @@ static uint8_t *copied(const struct vgp_args_vgpCopy *a, uint32_t *size)
         at = (const uint8_t *)(uintptr_t)a->dst;
     else
         return NULL;
-    return pack(a, at, a->dstPitch, a->dstHeight, size);
+    return pack_rows(a, at, a->dstPitch, a->dstHeight, size);
 }
 
 /* ---- taps of the ring ------------------------------------------------------------------------- */
@@ -188,7 +188,7 @@ static void on_call(struct lnk_ring *r, const struct vgp_record *record)
     pthread_mutex_lock(&rec.lock);
     lnk_record_mem_call(record);
     if (record->call == VGP_vgpCopy && copy->srcKind == VGP_COPY_STAGING)
-        data = pack(copy, r->staging + copy->src, copy->srcPitch, copy->srcHeight, &size);
+        data = pack_rows(copy, r->staging + copy->src, copy->srcPitch, copy->srcHeight, &size);
     if (record->reply_slot < LNK_MAX_SLOTS) {
         struct open_call *o = &rec.open[record->reply_slot];
         uint32_t args = record->size - (uint32_t)sizeof(*record);
@@ -218,7 +218,7 @@ static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const v
         return;
     pthread_mutex_lock(&rec.lock);
     if (o->record.call == VGP_vgpCopy && result == CUDA_SUCCESS)
-        data = copied((const void *)o->args, &head.data);
+        data = copied_rows((const void *)o->args, &head.data);
     body = malloc((size_t)padded + head.data + 1);
     if (body != NULL) {
         memcpy(body, payload == NULL ? zero : payload, payload == NULL ? 0 : size);
@@ -238,7 +238,7 @@ static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const v
     free(data);
     lnk_record_mem_reply(&o->record, result);
     if (atomic_load(&lnk_record_on))
-        flush();
+        flush_buffer();
     pthread_mutex_unlock(&rec.lock);
 }
 
@@ -288,7 +288,7 @@ static uint64_t limit_from(const char *text)
 
 /* Creates a file; never reuses an existing file, which may belong to another process of the same
    program. */
-static int create(const char *pattern)
+static int create_file(const char *pattern)
 {
     char path[1024], pid[24];
     size_t n = 0;
@@ -339,19 +339,19 @@ void lnk_record_start(struct lnk_ring *r)
         return;
     }
     rec.buffer = malloc(BUFFER);
-    rec.fd = rec.buffer == NULL ? -1 : create(path);
+    rec.fd = rec.buffer == NULL ? -1 : create_file(path);
     if (rec.fd < 0 || !lnk_ring_tap(r, &tap))
         return;
     rec.ring = r;
     atomic_store(&lnk_record_on, true);
-    append(&h, sizeof(h));
+    append_bytes(&h, sizeof(h));
 }
 
 void lnk_record_end(void)
 {
     pthread_mutex_lock(&rec.lock);
     if (atomic_load(&lnk_record_on))
-        finish(VGP_END_EXIT);
+        finish_file(VGP_END_EXIT);
     pthread_mutex_unlock(&rec.lock);
 }
 

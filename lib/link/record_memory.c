@@ -132,7 +132,7 @@ void lnk_record_mem_known(uint64_t address, uint64_t size)
         memcpy(r->shadow + (address - r->va), (const void *)(uintptr_t)address, size);
 }
 
-static void put(enum vgp_event_type type, struct region *r, uint64_t from, uint64_t to)
+static void put_pieces(enum vgp_event_type type, struct region *r, uint64_t from, uint64_t to)
 {
     while (from < to) {
         uint32_t n = to - from < VGP_HOST_PIECE ? (uint32_t)(to - from) : VGP_HOST_PIECE;
@@ -160,7 +160,7 @@ static bool next_copy(uint64_t from, uint64_t to, uint64_t *start, uint64_t *end
 }
 
 /* Writes the changes between two offsets, as a run per grain; adjacent grains are joined. */
-static void diff(enum vgp_event_type type, struct region *r, uint64_t from, uint64_t to)
+static void diff_region(enum vgp_event_type type, struct region *r, uint64_t from, uint64_t to)
 {
     const uint8_t *now = (const uint8_t *)(uintptr_t)r->va;
     uint64_t start = 0, end = 0; /* the run that is not written yet */
@@ -181,17 +181,17 @@ static void diff(enum vgp_event_type type, struct region *r, uint64_t from, uint
                 continue;
             }
             if (end != a) {
-                put(type, r, start, end);
+                put_pieces(type, r, start, end);
                 start = a;
             }
             end = b;
         }
         at = stop;
     }
-    put(type, r, start, end);
+    put_pieces(type, r, start, end);
 }
 
-static void look(enum vgp_event_type type)
+static void look_at_regions(enum vgp_event_type type)
 {
     for (struct region *r = regions; r != NULL; r = r->next) {
         uint64_t at = r->va, end = r->va + r->length, skip_from = 0, skip_to = 0;
@@ -200,11 +200,11 @@ static void look(enum vgp_event_type type)
             continue;
         while (type != VGP_EVENT_HOST_RESULT && next_copy(at, end, &skip_from, &skip_to)) {
             if (skip_from > at)
-                diff(type, r, at - r->va, skip_from - r->va);
+                diff_region(type, r, at - r->va, skip_from - r->va);
             at = skip_to;
         }
         if (at < end)
-            diff(type, r, at - r->va, end - r->va);
+            diff_region(type, r, at - r->va, end - r->va);
     }
 }
 
@@ -227,25 +227,25 @@ static bool stream_of(const struct vgp_record *record, uint64_t *stream)
     return false;
 }
 
-static bool same(const struct busy *b, const struct vgp_record *record, uint64_t stream)
+static bool same_work(const struct busy *b, const struct vgp_record *record, uint64_t stream)
 {
     return b->stream == stream && b->context == record->context &&
            (stream != 2 || b->thread == record->thread);
 }
 
-static struct busy *find(const struct vgp_record *record, uint64_t stream)
+static struct busy *find_busy(const struct vgp_record *record, uint64_t stream)
 {
     for (unsigned i = 0; i < busy_count; i++) {
-        if (same(&busy[i], record, stream))
+        if (same_work(&busy[i], record, stream))
             return &busy[i];
     }
     return NULL;
 }
 
-static void work(const struct vgp_record *record, uint64_t stream)
+static void note_busy(const struct vgp_record *record, uint64_t stream)
 {
     static uint64_t works;
-    struct busy *b = find(record, stream);
+    struct busy *b = find_busy(record, stream);
 
     if (b == NULL && busy_count == STREAMS) {
         lost_count = true;
@@ -258,7 +258,7 @@ static void work(const struct vgp_record *record, uint64_t stream)
     b->works = ++works;
 }
 
-static void idle(struct busy *b)
+static void end_busy(struct busy *b)
 {
     if (b == NULL)
         return;
@@ -268,7 +268,7 @@ static void idle(struct busy *b)
 
 static void note_event(const struct vgp_record *record, uint64_t event, uint64_t stream)
 {
-    struct busy *b = find(record, stream);
+    struct busy *b = find_busy(record, stream);
 
     recorded[next_recorded].event = event;
     recorded[next_recorded].works = b == NULL ? 0 : b->works;
@@ -286,9 +286,9 @@ static void event_passed(uint64_t event)
 
         if (recorded[k].event != event)
             continue;
-        b = find(&as, recorded[k].on.stream);
+        b = find_busy(&as, recorded[k].on.stream);
         if (b != NULL && b->works == recorded[k].works)
-            idle(b);
+            end_busy(b);
         return;
     }
 }
@@ -318,7 +318,7 @@ static void note_copy(const struct vgp_record *record, const struct vgp_args_vgp
 void lnk_record_mem_function(bool ended)
 {
     if (regions != NULL && (ended || (busy_count <= 1 && !lost_count)))
-        look(ended ? VGP_EVENT_HOST_WRITE : VGP_EVENT_HOST_RESULT);
+        look_at_regions(ended ? VGP_EVENT_HOST_WRITE : VGP_EVENT_HOST_RESULT);
 }
 
 void lnk_record_mem_call(const struct vgp_record *record)
@@ -342,12 +342,12 @@ void lnk_record_mem_call(const struct vgp_record *record)
         return;
     streamed = stream_of(record, &stream);
     if (is_work(record)) {
-        look(VGP_EVENT_HOST_WRITE);
-        work(record, stream);
+        look_at_regions(VGP_EVENT_HOST_WRITE);
+        note_busy(record, stream);
         if (record->call == VGP_vgpCopy)
             note_copy(record, (const void *)args);
     } else if (vgp_tells_completion(record->call) && (busy_count != 0 || lost_count)) {
-        look(VGP_EVENT_HOST_EITHER); /* a flag that a kernel waits for, or a kernel's result */
+        look_at_regions(VGP_EVENT_HOST_EITHER); /* a flag that a kernel waits for, or a kernel's result */
     } else if (vgp_facts(record->call) & VGP_FACT_RECORDS && streamed) {
         note_event(record, vgp_place_get(vgp_call_facts(record->call)->records, args, NULL), stream);
     }
@@ -370,15 +370,15 @@ void lnk_record_mem_reply(const struct vgp_record *record, CUresult result)
         if (VGP_HANDLE_TYPE(value) == VGP_H_EVENT)
             event_passed(value);
         else
-            idle(find(record, value));
+            end_busy(find_busy(record, value));
     } else if (record->call == VGP_vgpCopy &&
                ((const struct vgp_args_vgpCopy *)(const void *)args)->when == VGP_WHEN_COMPLETE) {
-        idle(find(record, ((const struct vgp_args_vgpCopy *)(const void *)args)->stream));
+        end_busy(find_busy(record, ((const struct vgp_args_vgpCopy *)(const void *)args)->stream));
     } else {
         return;
     }
     if (busy_count == 0 && !lost_count) {
         copy_count = 0;
-        look(VGP_EVENT_HOST_RESULT);
+        look_at_regions(VGP_EVENT_HOST_RESULT);
     }
 }

@@ -529,7 +529,7 @@ uint64_t lnk_ring_announce_sleep(struct lnk_ring *r)
     return seen;
 }
 
-static CUresult collect(struct lnk_call *c, const void **payload, uint32_t *size, bool *lost)
+static CUresult collect_reply(struct lnk_call *c, const void **payload, uint32_t *size, bool *lost)
 {
     struct lnk_ring *r = c->ring;
     struct vgp_reply *reply;
@@ -581,7 +581,7 @@ CUresult lnk_ring_collect(struct lnk_call *c, const void **payload, uint32_t *si
     *size = 0;
     if (c->phase != LNK_CALL_SENT || c->slot == VGP_NO_REPLY)
         return CUDA_ERROR_UNKNOWN;
-    res = collect(c, payload, size, &lost);
+    res = collect_reply(c, payload, size, &lost);
     if (__builtin_expect(c->ring->tap != NULL, 0))
         c->ring->tap->reply(c->ring, c->slot, res, *payload, *size, lost);
     return res;

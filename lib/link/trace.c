@@ -91,7 +91,7 @@ void lnk_trace_init(const struct lnk_trace_results *of_library)
     }
 }
 
-static void put(int fd, char *line, size_t n)
+static void write_line(int fd, char *line, size_t n)
 {
     ssize_t done;
     int saved = errno; /* a traced call must not change the application's errno */
@@ -107,12 +107,12 @@ static void put(int fd, char *line, size_t n)
     errno = saved;
 }
 
-static size_t prefix(char *line)
+static size_t put_prefix(char *line)
 {
     return (size_t)snprintf(line, LINE_MAX_BYTES, "vgpu[%d.%d] ", (int)getpid(), (int)syscall(SYS_gettid));
 }
 
-static size_t clamp(size_t n, int added)
+static size_t clamp_length(size_t n, int added)
 {
     if (added > 0)
         n += (size_t)added;
@@ -159,9 +159,10 @@ static size_t json_begin(char *line, const char *type, const char *name)
     size_t n;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    n = clamp(0, snprintf(line, LINE_MAX_BYTES,
-                          "{\"type\":\"%s\",\"time\":%lld.%06ld,\"pid\":%d,\"tid\":%d,\"call\":", type,
-                          (long long)ts.tv_sec, ts.tv_nsec / 1000, (int)getpid(), (int)syscall(SYS_gettid)));
+    n = clamp_length(0, snprintf(line, LINE_MAX_BYTES,
+                                 "{\"type\":\"%s\",\"time\":%lld.%06ld,\"pid\":%d,\"tid\":%d,\"call\":", type,
+                                 (long long)ts.tv_sec, ts.tv_nsec / 1000, (int)getpid(),
+                                 (int)syscall(SYS_gettid)));
     return json_text(line, n, name);
 }
 
@@ -173,10 +174,10 @@ static void json_note(const char *type, const char *name, const char *text)
     if (json_fd < 0)
         return;
     n = json_begin(line, type, name);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"text\":"));
+    n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"text\":"));
     n = json_text(line, n, text);
     line[n++] = '}';
-    put(json_fd, line, n);
+    write_line(json_fd, line, n);
 }
 
 static void json_call(const char *name, int result, uint64_t ns, const char *args)
@@ -188,12 +189,13 @@ static void json_call(const char *name, int result, uint64_t ns, const char *arg
     if (json_fd < 0)
         return;
     n = json_begin(line, "call", name);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"args\":"));
+    n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"args\":"));
     n = json_text(line, n, args);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"result\":\"%s\",\"code\":%d,\"us\":%llu.%03llu}",
-                          text != NULL ? text : "?", result, (unsigned long long)(ns / 1000),
-                          (unsigned long long)(ns % 1000)));
-    put(json_fd, line, n);
+    n = clamp_length(n,
+                     snprintf(line + n, LINE_MAX_BYTES - n,
+                              ",\"result\":\"%s\",\"code\":%d,\"us\":%llu.%03llu}", text != NULL ? text : "?",
+                              result, (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000)));
+    write_line(json_fd, line, n);
 }
 
 /* ---- lines ---- */
@@ -214,24 +216,24 @@ void lnk_trace_result(const char *name, int result, uint64_t t0_ns, const char *
         ((text_mode == LNK_TRACE_REFUSALS || lnk_trace_on == LNK_TRACE_REFUSALS) &&
          !results->is_failure(name, result)))
         return;
-    n = prefix(line);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s(%s", name, args));
+    n = put_prefix(line);
+    n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s(%s", name, args));
     if (n > LINE_MAX_BYTES - 128) { /* the result is the part that must not be cut off */
         n = LINE_MAX_BYTES - 128;
-        n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "..."));
+        n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, "..."));
     }
     if (text != NULL)
-        n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %s", text));
+        n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %s", text));
     else
-        n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %d", result));
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, " %llu.%03llu us", (unsigned long long)(ns / 1000),
-                          (unsigned long long)(ns % 1000)));
-    put(trace_fd, line, n);
+        n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %d", result));
+    n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, " %llu.%03llu us",
+                                 (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000)));
+    write_line(trace_fd, line, n);
 }
 
 /* A line that is no call; `between` joins name and text in the readable form. */
-static void note(const char *type, const char *before, const char *name, const char *between,
-                 const char *text)
+static void note_event(const char *type, const char *before, const char *name, const char *between,
+                       const char *text)
 {
     char line[LINE_MAX_BYTES + 1];
     size_t n;
@@ -239,9 +241,9 @@ static void note(const char *type, const char *before, const char *name, const c
     json_note(type, name, text);
     if (text_mode == LNK_TRACE_OFF)
         return;
-    n = prefix(line);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s%s%s%s", before, name, between, text));
-    put(trace_fd, line, n);
+    n = put_prefix(line);
+    n = clamp_length(n, snprintf(line + n, LINE_MAX_BYTES - n, "%s%s%s%s", before, name, between, text));
+    write_line(trace_fd, line, n);
 }
 
 void lnk_why(const char *name, const char *fmt, ...)
@@ -254,7 +256,7 @@ void lnk_why(const char *name, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    note("why", "why ", name, ": ", text);
+    note_event("why", "why ", name, ": ", text);
 }
 
 /* Names already refused, by address: they are string constants of the generated code. */
@@ -280,7 +282,7 @@ static bool first_time(const char *name)
 void lnk_trace_refusal(const char *name, const char *why)
 {
     if (lnk_trace_on && first_time(name))
-        note("refusal", "", name, ": not supported: ", why);
+        note_event("refusal", "", name, ": not supported: ", why);
 }
 
 void lnk_trace_ring(uint64_t records, uint64_t round_trips, uint64_t sleeps, uint64_t doorbells)
@@ -293,7 +295,7 @@ void lnk_trace_ring(uint64_t records, uint64_t round_trips, uint64_t sleeps, uin
              (unsigned long long)records, (unsigned long long)round_trips, (unsigned long long)sleeps,
              (unsigned long long)doorbells);
     if (text_mode == LNK_TRACE_ALL)
-        note("ring", "", "end", ": ", text);
+        note_event("ring", "", "end", ": ", text);
     else
         json_note("ring", "end", text);
 }

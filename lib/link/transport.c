@@ -14,7 +14,7 @@
 
 #define DEVICE_PATH "/dev/vgpu"
 
-static void reset(struct lnk_transport *t)
+static void reset_transport(struct lnk_transport *t)
 {
     memset(t, 0, sizeof(*t));
     t->fd = -1;
@@ -26,7 +26,7 @@ int lnk_transport_open_at(struct lnk_transport *t, const struct lnk_place *place
 {
     int rc;
 
-    reset(t);
+    reset_transport(t);
     t->ops = place->ops;
     t->number = place->number;
     rc = place->ops->open(t, place->path);
@@ -36,8 +36,8 @@ int lnk_transport_open_at(struct lnk_transport *t, const struct lnk_place *place
 }
 
 /* A path that is too long is truncated and still too long for a socket: opening it reports that. */
-static unsigned add(struct lnk_place *list, unsigned n, const struct lnk_transport_ops *ops, const char *path,
-                    size_t size)
+static unsigned add_place(struct lnk_place *list, unsigned n, const struct lnk_transport_ops *ops,
+                          const char *path, size_t size)
 {
     struct lnk_place *p = &list[n];
 
@@ -53,12 +53,12 @@ static unsigned add_chosen(struct lnk_place *list, const char *text)
     unsigned n = 0;
 
     if (access(text, F_OK) == 0)
-        return add(list, 0, &lnk_transport_sock, text, strlen(text));
+        return add_place(list, 0, &lnk_transport_sock, text, strlen(text));
     while (n < LNK_PLACES_MAX) {
         size_t size = strcspn(text, ":");
 
         if (size != 0)
-            n = add(list, n, &lnk_transport_sock, text, size);
+            n = add_place(list, n, &lnk_transport_sock, text, size);
         if (text[size] == '\0')
             break;
         text += size + 1;
@@ -76,7 +76,7 @@ static unsigned add_devices(struct lnk_place *list)
 
         if (access(path, F_OK) != 0)
             continue;
-        n = add(list, n, &lnk_transport_dev, path, (size_t)size);
+        n = add_place(list, n, &lnk_transport_dev, path, (size_t)size);
         list[n - 1].number = i;
     }
     return n;
@@ -106,9 +106,9 @@ unsigned lnk_places(struct lnk_place list[LNK_PLACES_MAX])
         return n;
     runtime_socket(path, sizeof(path));
     if (path[0] != '\0' && access(path, F_OK) == 0)
-        return add(list, 0, &lnk_transport_sock, path, strlen(path));
+        return add_place(list, 0, &lnk_transport_sock, path, strlen(path));
     if (access(VGP_SOCK_SYSTEM, F_OK) == 0)
-        return add(list, 0, &lnk_transport_sock, VGP_SOCK_SYSTEM, strlen(VGP_SOCK_SYSTEM));
+        return add_place(list, 0, &lnk_transport_sock, VGP_SOCK_SYSTEM, strlen(VGP_SOCK_SYSTEM));
     return 0;
 }
 
@@ -116,7 +116,7 @@ int lnk_transport_none(struct lnk_transport *t)
 {
     char path[256];
 
-    reset(t);
+    reset_transport(t);
     if (secure_getenv("VGPU_SOCKET") != NULL && *secure_getenv("VGPU_SOCKET") != '\0') {
         snprintf(t->why, sizeof(t->why), "no GPU found: VGPU_SOCKET names no socket");
         return -ENODEV;

@@ -20,7 +20,7 @@
 /* doctor looks for the parameter's name. */
 #define OVER_LIMIT "; over pin_limit_mib of vgpu_drv (of an older driver: ulimit -l)"
 
-static void say(struct lnk_transport *t, const char *what, const char *where, int error)
+static void explain_failure(struct lnk_transport *t, const char *what, const char *where, int error)
 {
     const char *hint = "";
 
@@ -124,7 +124,7 @@ static int dev_open(struct lnk_transport *t, const char *where)
     return 0;
 
 fail:
-    say(t, step, where, -rc);
+    explain_failure(t, step, where, -rc);
     dev_close(t);
     return rc;
 }

@@ -38,7 +38,7 @@
 /* While the kernel has no memory to receive it: 1 ms apart. */
 #define RECEIVE_TRIES 1000
 
-static void say(struct lnk_transport *t, const char *what, const char *where, int error)
+static void explain_failure(struct lnk_transport *t, const char *what, const char *where, int error)
 {
     const char *hint = "";
 
@@ -64,7 +64,7 @@ static void sock_close(struct lnk_transport *t)
 }
 
 /* Receives a message with at most two descriptors; unexpected descriptors are closed. */
-static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
+static int receive_message(int sock, void *buf, size_t cap, size_t *got, int fds[2])
 {
     union {
         struct cmsghdr align;
@@ -170,7 +170,7 @@ static int sock_open(struct lnk_transport *t, const char *where)
         goto fail;
     }
     memset(&answer, 0, sizeof(answer));
-    rc = receive(t->fd, &answer, sizeof(answer), &n, fds);
+    rc = receive_message(t->fd, &answer, sizeof(answer), &n, fds);
     if (rc != 0)
         goto fail;
     if (n >= sizeof(answer.refused) && answer.type == VGP_SOCK_REFUSED) {
@@ -191,7 +191,7 @@ static int sock_open(struct lnk_transport *t, const char *where)
     return 0;
 
 fail:
-    say(t, step, where, -rc);
+    explain_failure(t, step, where, -rc);
 close_all:
     if (fds[0] >= 0)
         close(fds[0]);
@@ -274,7 +274,8 @@ static void lock_requests(struct lnk_transport *t)
 }
 
 /* Sends MAP or UNMAP and waits for MAPPED. */
-static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int fd, uint64_t *worker_va)
+static int request_mapping(struct lnk_transport *t, const struct vgp_sock_map *map, int fd,
+                           uint64_t *worker_va)
 {
     union {
         struct cmsghdr align;
@@ -303,7 +304,7 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
         rc = -errno;
     } else {
         do {
-            rc = receive(t->fd, &mapped, sizeof(mapped), &n, fds);
+            rc = receive_message(t->fd, &mapped, sizeof(mapped), &n, fds);
             for (int i = 0; i < 2; i++) {
                 if (fds[i] >= 0)
                     close(fds[i]);
@@ -342,7 +343,7 @@ static int map_fd(struct lnk_transport *t, int fd, void *va, uint64_t length, st
         .va = (uintptr_t)va,
         .length = length,
     };
-    int rc = request(t, &map, fd, &m->worker_va);
+    int rc = request_mapping(t, &map, fd, &m->worker_va);
 
     if (rc != 0) {
         snprintf(t->why, sizeof(t->why), "the backend could not map %llu bytes: %s%s",
@@ -452,7 +453,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
         struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
 
         rc = -errno;
-        request(t, &map, -1, NULL);
+        request_mapping(t, &map, -1, NULL);
         close(fd);
         return rc;
     }
@@ -495,7 +496,7 @@ static int sock_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bo
 {
     struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
     struct kept_file file = {.fd = m->kept - 1};
-    int rc = request(t, &map, -1, NULL);
+    int rc = request_mapping(t, &map, -1, NULL);
 
     /* A program that closes all descriptors has closed this one, too, and may have reused its
        number. */

@@ -15,20 +15,20 @@ static const uint32_t constants[64] __attribute__((aligned(16))) = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, unsigned n)
+static uint32_t rotate_right(uint32_t x, unsigned n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void expand(uint32_t w[64], const uint8_t *p)
+static void expand_schedule(uint32_t w[64], const uint8_t *p)
 {
     for (unsigned t = 0; t < 16; t++, p += 4)
         w[t] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     for (unsigned t = 16; t < 64; t++) {
         uint32_t a = w[t - 15], b = w[t - 2];
 
-        w[t] = w[t - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[t - 7] +
-               (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+        w[t] = w[t - 16] + (rotate_right(a, 7) ^ rotate_right(a, 18) ^ a >> 3) + w[t - 7] +
+               (rotate_right(b, 17) ^ rotate_right(b, 19) ^ b >> 10);
     }
 }
 
@@ -37,19 +37,19 @@ static void add_portably(uint32_t h[8], const uint8_t *p, size_t blocks)
     for (; blocks; blocks--, p += 64) {
         uint32_t w[64], v[8];
 
-        expand(w, p);
+        expand_schedule(w, p);
         memcpy(v, h, sizeof(v));
         /* Instead of moving the eight words on by a place, each round begins a place earlier. */
 #pragma GCC unroll 64
         for (unsigned t = 0; t < 64; t++) {
             const unsigned at = 64 - t;
             uint32_t a = v[at % 8], b = v[(at + 1) % 8], c = v[(at + 2) % 8], e = v[(at + 4) % 8];
-            uint32_t x = v[(at + 7) % 8] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+            uint32_t x = v[(at + 7) % 8] + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) +
                          ((e & v[(at + 5) % 8]) ^ (~e & v[(at + 6) % 8])) + constants[t] + w[t];
 
             v[(at + 3) % 8] += x;
-            v[(at + 7) % 8] =
-                x + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+            v[(at + 7) % 8] = x + (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) +
+                              ((a & b) ^ (a & c) ^ (b & c));
         }
         for (unsigned i = 0; i < 8; i++)
             h[i] += v[i];

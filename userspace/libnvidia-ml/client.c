@@ -210,7 +210,7 @@ static CUresult learn_versions(struct nvml_link *link)
     return CUDA_SUCCESS;
 }
 
-static nvmlReturn_t greet(struct nvml_link *link)
+static nvmlReturn_t greet_worker(struct nvml_link *link)
 {
     uint32_t major = 0, minor = 0;
     uint64_t features = 0;
@@ -237,7 +237,7 @@ static nvmlReturn_t greet(struct nvml_link *link)
     return nvml_result((int)res);
 }
 
-static void disconnect(void)
+static void disconnect_worker(void)
 {
     for (unsigned i = 0; i < nvml.link_count; i++)
         nvml.links[i].transport.ops->close(&nvml.links[i].transport);
@@ -267,7 +267,7 @@ static nvmlReturn_t connect_to(const struct lnk_place *place)
         link->transport.ops->close(&link->transport);
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     }
-    r = greet(link);
+    r = greet_worker(link);
     if (r == NVML_SUCCESS) {
         nvml.link_count++;
     } else {
@@ -304,7 +304,7 @@ static nvmlReturn_t connect_workers(void)
     nvml.connected = nvml.link_count != 0;
     if (nvml.connected)
         return NVML_SUCCESS;
-    disconnect();
+    disconnect_worker();
     return first;
 }
 
@@ -321,7 +321,7 @@ nvmlReturn_t nvml_init(unsigned flags)
         nvml_why("nvmlInit", "the host shows no device");
         r = NVML_ERROR_DRIVER_NOT_LOADED;
         if (nvml.users == 0)
-            disconnect();
+            disconnect_worker();
     }
     if (r == NVML_SUCCESS)
         nvml.users++;
@@ -337,7 +337,7 @@ nvmlReturn_t nvml_shutdown(void)
     if (nvml.users == 0)
         r = NVML_ERROR_UNINITIALIZED;
     else if (--nvml.users == 0 && nvml.connected)
-        disconnect();
+        disconnect_worker();
     pthread_rwlock_unlock(&lock);
     return r;
 }

@@ -22,7 +22,7 @@ typedef struct nvml_event_set {
  */
 static struct nvml_event_set sets[SETS_MAX];
 
-static struct nvml_event_set *find(nvmlEventSet_t handle)
+static struct nvml_event_set *find_event_set(nvmlEventSet_t handle)
 {
     for (unsigned i = 0; i < SETS_MAX; i++) {
         if (handle == &sets[i] && atomic_load(&sets[i].used))
@@ -49,7 +49,7 @@ NVML_CALL(nvmlEventSetCreate, (nvmlEventSet_t * set), (set), "set=%p",
 
 NVML_CALL(nvmlEventSetFree, (nvmlEventSet_t set), (set), "set=%p", (void *)set)
 {
-    struct nvml_event_set *s = find(set);
+    struct nvml_event_set *s = find_event_set(set);
 
     if (s == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -69,7 +69,7 @@ NVML_CALL(nvmlDeviceGetSupportedEventTypes, (nvmlDevice_t device, unsigned long 
 NVML_CALL(nvmlDeviceRegisterEvents, (nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set),
           (device, types, set), "types=%llu set=%p", types, (void *)set)
 {
-    if (nvml_device(device) == NULL || find(set) == NULL)
+    if (nvml_device(device) == NULL || find_event_set(set) == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     return types == 0 ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
@@ -83,7 +83,7 @@ static nvmlReturn_t wait_for(nvmlEventSet_t set, const void *data, unsigned time
     if (r != NVML_SUCCESS)
         return r;
     nvml_leave();
-    if (find(set) == NULL || data == NULL)
+    if (find_event_set(set) == NULL || data == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;

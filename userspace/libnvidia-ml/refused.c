@@ -5,7 +5,7 @@
  */
 #include "library.h"
 
-static nvmlReturn_t refuse(const char *name)
+static nvmlReturn_t refuse_call(const char *name)
 {
     uint64_t t0 = lnk_trace_now();
     nvmlReturn_t r = nvml_enter();
@@ -23,6 +23,6 @@ static nvmlReturn_t refuse(const char *name)
     NVML_EXPORT nvmlReturn_t name(void); \
     NVML_EXPORT nvmlReturn_t name(void) \
     { \
-        return refuse(#name); \
+        return refuse_call(#name); \
     }
 #include "names.def"

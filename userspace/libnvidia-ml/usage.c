@@ -31,7 +31,7 @@ static nvmlReturn_t ask_usage(const struct nvml_device *d, struct usage *u)
 
 /* ---- memory ---- */
 
-static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
+static nvmlReturn_t memory_usage(nvmlDevice_t device, struct usage *u)
 {
     struct nvml_device *d = nvml_device(device);
     nvmlReturn_t r;
@@ -58,7 +58,7 @@ NVML_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (devi
 
     if (m == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = memory(device, &u);
+    r = memory_usage(device, &u);
     if (r != NVML_SUCCESS)
         return r;
     m->total = u.total;
@@ -78,7 +78,7 @@ NVML_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m),
         return NVML_ERROR_INVALID_ARGUMENT;
     if (m->version != NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    r = memory(device, &u);
+    r = memory_usage(device, &u);
     if (r != NVML_SUCCESS)
         return r;
     m->total = u.total;
@@ -108,7 +108,7 @@ static unsigned share_of(const struct nvml_device *d, const struct usage *u)
  * of a single processor, at most 100 %. The first call waits for the second sample. The clock is
  * the worker's and is not trusted: at most two samples are taken.
  */
-static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
+static nvmlReturn_t sample_usage(struct nvml_device *d, unsigned *percent)
 {
     const struct timespec pause = {0, SAMPLE_NS};
     struct usage u;
@@ -148,7 +148,7 @@ NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t
     if ((d->link->flags & VGP_NVML_HOST) != 0) {
         r = nvml_ask(d, VGP_NVML_UTILIZATION, 0, &gpu, &mem, NULL, 0);
     } else {
-        r = sample(d, &percent);
+        r = sample_usage(d, &percent);
         gpu = mem = percent; /* the software GPU's threads both compute and copy */
     }
     if (r == NVML_SUCCESS) {
@@ -160,7 +160,7 @@ NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t
 
 /* ---- processes ---- */
 
-static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool v1)
+static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count, void *infos, bool v1)
 {
     struct nvml_device *d = nvml_device(device);
     struct usage u;
@@ -189,7 +189,7 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool
 }
 
 /* Neither graphics nor MPS is available in a guest: their lists are empty. */
-static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
+static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count)
 {
     if (nvml_device(device) == NULL || count == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -204,12 +204,15 @@ static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
         (void)infos; \
         return body; \
     }
-PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, list(device, count, infos, true))
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, list(device, count, infos, false))
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, list(device, count, infos, false))
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, none(device, count))
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, none(device, count))
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t, none(device, count))
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, none(device, count))
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, none(device, count))
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, none(device, count))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t,
+          list_processes(device, count, infos, true))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t,
+          list_processes(device, count, infos, false))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t,
+          list_processes(device, count, infos, false))
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, no_processes(device, count))
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, no_processes(device, count))
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t, no_processes(device, count))
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, no_processes(device, count))
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, no_processes(device, count))
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, no_processes(device, count))

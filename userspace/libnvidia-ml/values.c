@@ -9,12 +9,12 @@
 
 #include "../../protocol/vgp_ring.h"
 
-static int attribute(const struct nvml_device *d, int which)
+static int attribute_of(const struct nvml_device *d, int which)
 {
     return d->attributes[which];
 }
 
-static nvmlReturn_t one(nvmlDevice_t device, unsigned what, unsigned argument, unsigned *value)
+static nvmlReturn_t one_value(nvmlDevice_t device, unsigned what, unsigned argument, unsigned *value)
 {
     struct nvml_device *d = nvml_device(device);
     uint64_t first = 0;
@@ -28,7 +28,7 @@ static nvmlReturn_t one(nvmlDevice_t device, unsigned what, unsigned argument, u
     return r;
 }
 
-static nvmlReturn_t two(nvmlDevice_t device, unsigned what, unsigned *a, unsigned *b)
+static nvmlReturn_t two_values(nvmlDevice_t device, unsigned what, unsigned *a, unsigned *b)
 {
     struct nvml_device *d = nvml_device(device);
     uint64_t first = 0, second = 0;
@@ -44,7 +44,7 @@ static nvmlReturn_t two(nvmlDevice_t device, unsigned what, unsigned *a, unsigne
     return r;
 }
 
-static nvmlReturn_t text(nvmlDevice_t device, unsigned what, char *to, unsigned room)
+static nvmlReturn_t text_value(nvmlDevice_t device, unsigned what, char *to, unsigned room)
 {
     struct nvml_device *d = nvml_device(device);
     char value[96] = "";
@@ -62,9 +62,9 @@ static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int whic
 {
     struct nvml_device *d = nvml_device(device);
 
-    if (r != NVML_ERROR_NOT_SUPPORTED || d == NULL || attribute(d, which) <= 0)
+    if (r != NVML_ERROR_NOT_SUPPORTED || d == NULL || attribute_of(d, which) <= 0)
         return r;
-    *value = (unsigned)(attribute(d, which) / divisor);
+    *value = (unsigned)(attribute_of(d, which) / divisor);
     return NVML_SUCCESS;
 }
 
@@ -72,25 +72,25 @@ static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int whic
     NVML_CALL(name, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u", \
               r == NVML_SUCCESS ? *value : 0) \
     { \
-        return one(device, what, 0, value); \
+        return one_value(device, what, 0, value); \
     }
 #define VALUE_OF(name, what, kinds) \
     NVML_CALL(name, (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value), \
               "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0) \
     { \
-        return kind >= (kinds) ? NVML_ERROR_INVALID_ARGUMENT : one(device, what, kind, value); \
+        return kind >= (kinds) ? NVML_ERROR_INVALID_ARGUMENT : one_value(device, what, kind, value); \
     }
 #define PAIR(name, what) \
     NVML_CALL(name, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b), "first=%u second=%u", \
               r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0) \
     { \
-        return two(device, what, a, b); \
+        return two_values(device, what, a, b); \
     }
 #define TEXT(name, what) \
     NVML_CALL(name, (nvmlDevice_t device, char *to, unsigned room), (device, to, room), "length=%u text=%s", \
               room, r == NVML_SUCCESS ? to : "?") \
     { \
-        return text(device, what, to, room); \
+        return text_value(device, what, to, room); \
     }
 
 TEXT(nvmlDeviceGetSerial, VGP_NVML_SERIAL)
@@ -128,7 +128,7 @@ NVML_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t 
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (t->sensor != NVML_TEMPERATURE_GPU)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = one(device, VGP_NVML_TEMPERATURE, t->sensor, &value);
+    r = one_value(device, VGP_NVML_TEMPERATURE, t->sensor, &value);
     if (r == NVML_SUCCESS)
         t->temperature = (int)value;
     return r;
@@ -142,7 +142,7 @@ NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsign
 
     if (kind > NVML_CLOCK_VIDEO)
         return NVML_ERROR_INVALID_ARGUMENT;
-    r = one(device, VGP_NVML_MAX_CLOCK, kind, value);
+    r = one_value(device, VGP_NVML_MAX_CLOCK, kind, value);
     if (kind == NVML_CLOCK_VIDEO)
         return r;
     return else_attribute(r, device,
@@ -154,17 +154,17 @@ NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsign
 NVML_CALL(nvmlDeviceGetMemoryBusWidth, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
           r == NVML_SUCCESS ? *value : 0)
 {
-    return else_attribute(one(device, VGP_NVML_BUS_WIDTH, 0, value), device,
+    return else_attribute(one_value(device, VGP_NVML_BUS_WIDTH, 0, value), device,
                           CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 1, value);
 }
 
 NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
           r == NVML_SUCCESS ? *value : 0)
 {
-    nvmlReturn_t r = one(device, VGP_NVML_COMPUTE_MODE, 0, value);
+    nvmlReturn_t r = one_value(device, VGP_NVML_COMPUTE_MODE, 0, value);
 
     if (r == NVML_ERROR_NOT_SUPPORTED) { /* CUDA uses the same numbers */
-        *value = (unsigned)attribute(nvml_device(device), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+        *value = (unsigned)attribute_of(nvml_device(device), CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
         r = NVML_SUCCESS;
     }
     return r;
@@ -173,7 +173,7 @@ NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (dev
 NVML_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
           r == NVML_SUCCESS ? *value : 0)
 {
-    nvmlReturn_t r = one(device, VGP_NVML_BRAND, 0, value);
+    nvmlReturn_t r = one_value(device, VGP_NVML_BRAND, 0, value);
 
     if (r == NVML_ERROR_NOT_SUPPORTED) {
         *value = 0; /* NVML_BRAND_UNKNOWN */
@@ -185,7 +185,7 @@ NVML_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, v
 NVML_CALL(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),
           "current=%u pending=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)
 {
-    return two(device, VGP_NVML_ECC_MODE, a, b);
+    return two_values(device, VGP_NVML_ECC_MODE, a, b);
 }
 
 /* Returns the architecture for the device's compute capability. */
@@ -193,13 +193,13 @@ NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (de
           r == NVML_SUCCESS ? *value : 0)
 {
     struct nvml_device *d = nvml_device(device);
-    nvmlReturn_t r = one(device, VGP_NVML_ARCHITECTURE, 0, value);
+    nvmlReturn_t r = one_value(device, VGP_NVML_ARCHITECTURE, 0, value);
     int cc;
 
     if (r != NVML_ERROR_NOT_SUPPORTED)
         return r;
-    cc = 10 * attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-         attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    cc = 10 * attribute_of(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+         attribute_of(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     *value = cc == 75                ? NVML_DEVICE_ARCH_TURING
              : cc == 89              ? NVML_DEVICE_ARCH_ADA
              : cc / 10 == 8          ? NVML_DEVICE_ARCH_AMPERE

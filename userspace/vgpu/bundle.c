@@ -14,7 +14,7 @@
 
 #include "base/vgpu_cli.h"
 
-static void help(void)
+static void bundle_help(void)
 {
     printf("usage: vgpu guest-bundle --out DIR|FILE.tar[.gz|.xz|.zst]\n"
            "\n"
@@ -27,7 +27,7 @@ static void help(void)
 }
 
 /* Runs a program of the system and waits for it; exits with its status unless that is 0. */
-static void run(const char *const *words)
+static void run_program(const char *const *words)
 {
     struct vgpu_cli_list argv = {0};
     struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}};
@@ -45,7 +45,7 @@ static void run(const char *const *words)
 }
 
 /* Copies the contents of `from` and this program into `to`, an existing empty folder. */
-static void fill(const char *from, const char *to)
+static void fill_file(const char *from, const char *to)
 {
     char *all = vgpu_cli_format("%s/.", from), *lib = vgpu_cli_format("%s/lib", to);
     char *bin = vgpu_cli_format("%s/bin", to), *self = vgpu_cli_format("%s/bin/vgpu", to);
@@ -54,12 +54,12 @@ static void fill(const char *from, const char *to)
 
     if (!program)
         vgpu_cli_die("cannot find out where the vgpu binary is: is /proc mounted?");
-    run((const char *[]){"cp", "-R", "--", all, to, NULL});
+    run_program((const char *[]){"cp", "-R", "--", all, to, NULL});
     if ((mkdir(lib, 0755) && errno != EEXIST) || (mkdir(bin, 0755) && errno != EEXIST))
         vgpu_cli_die("%s: %s", to, strerror(errno));
-    run((const char *[]){"mv", "--", cuda, nvml, lib, NULL});
-    run((const char *[]){"cp", "--", program, self, NULL});
-    run((const char *[]){"chmod", "755", to, self, NULL});
+    run_program((const char *[]){"mv", "--", cuda, nvml, lib, NULL});
+    run_program((const char *[]){"cp", "--", program, self, NULL});
+    run_program((const char *[]){"chmod", "755", to, self, NULL});
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -130,7 +130,7 @@ int vgpu_cli_bundle(int argc, char **argv)
     const char *out = bundle_options(argc, argv), *from;
 
     if (!out) {
-        help();
+        bundle_help();
         return 0;
     }
     if (!is_archive(out) && is_other_archive(out))
@@ -143,15 +143,15 @@ int vgpu_cli_bundle(int argc, char **argv)
         /* Nothing is overwritten: a mistyped path must not fill an unrelated folder. */
         if (mkdir(out, 0755))
             vgpu_cli_die("%s: %s", out, strerror(errno));
-        fill(from, out);
+        fill_file(from, out);
     } else {
         char *folder = vgpu_cli_format("%s/vgpu-guest", vgpu_cli_temp_dir());
 
         if (mkdir(folder, 0755))
             vgpu_cli_die("%s: %s", folder, strerror(errno));
-        fill(from, folder);
-        run((const char *[]){"tar", "--owner=0", "--group=0", "--numeric-owner", "-C", vgpu_cli_temp_dir(),
-                             "-caf", out, "vgpu-guest", NULL});
+        fill_file(from, folder);
+        run_program((const char *[]){"tar", "--owner=0", "--group=0", "--numeric-owner", "-C",
+                                     vgpu_cli_temp_dir(), "-caf", out, "vgpu-guest", NULL});
     }
     printf("%s: in the guest, as root: sh install.sh\n", out);
     vgpu_cli_cleanup();

@@ -22,7 +22,7 @@
 
 static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
 
-static void help(void)
+static void cdi_help(void)
 {
     printf(
         "usage: vgpu cdi generate [--output FILE] [--socket PATH]\n"
@@ -40,7 +40,7 @@ static void help(void)
            "Exit status: 0; 2 wrong use; 6 no device is here; 125 another error.\n");
 }
 
-static void mount(FILE *f, const char *host, const char *inside, const char *options, bool *first)
+static void print_mount(FILE *f, const char *host, const char *inside, const char *options, bool *first)
 {
     fprintf(f, "%s\n      {\"hostPath\": ", *first ? "" : ",");
     vgpu_cli_json_text(f, host);
@@ -60,7 +60,7 @@ static void mount_library(FILE *f, enum vgpu_cli_part part, const char *name, bo
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         char *inside = vgpu_cli_format("%s/%s", folders[i], name);
 
-        mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
+        print_mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
         free(inside);
     }
     free(real);
@@ -72,7 +72,7 @@ static void mount_program(FILE *f, const char *path, const char *inside, bool *f
     char *real = realpath(path, NULL);
 
     if (real && access(real, X_OK) == 0)
-        mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
+        print_mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
     free(real);
 }
 
@@ -107,7 +107,7 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
         f,
         "\n  ],\n  \"containerEdits\": {\n    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"],\n    \"mounts\": [");
     if (socket)
-        mount(f, socket, SOCKET, "\"rw\", \"nosuid\", \"nodev\", \"noexec\", \"bind\"", &first);
+        print_mount(f, socket, SOCKET, "\"rw\", \"nosuid\", \"nodev\", \"noexec\", \"bind\"", &first);
     mount_library(f, VGPU_PART_LIBCUDA, "libcuda.so.1", &first);
     mount_library(f, VGPU_PART_NVML, "libnvidia-ml.so.1", &first);
     mount_program(f, "/proc/self/exe", "/usr/bin/vgpu", &first);
@@ -187,7 +187,7 @@ int vgpu_cli_cdi(int argc, char **argv)
 
     while ((c = vgpu_cli_getopt("cdi", argc, argv, "o:s:h", options)) != -1) {
         if (c == 'h') {
-            help();
+            cdi_help();
             return 0;
         } else if (c == 'o') {
             output = optarg;

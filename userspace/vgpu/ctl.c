@@ -13,7 +13,7 @@
 
 #define REQUEST_MAX 256 /* limit of the backend (host/backend/broker/main/control.c) */
 
-static void help(void)
+static void ctl_help(void)
 {
     printf(
         "usage: vgpu ctl --socket PATH get [NAME] [client PID]\n"
@@ -34,7 +34,7 @@ static void help(void)
 #define ANSWER_MAX (1 << 16)
 
 /* Returns the backend's answer, to be freed. */
-static char *ask(const char *path, const char *request)
+static char *ask_backend(const char *path, const char *request)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct timeval limit = {.tv_sec = 10}, connect_limit = {.tv_sec = 2};
@@ -65,7 +65,7 @@ static bool is_ok(const char *answer)
     return strncmp(answer, "ok\n", 3) == 0;
 }
 
-static int tell(const char *answer)
+static int print_answer(const char *answer)
 {
     if (is_ok(answer)) {
         fputs(answer + 3, stdout);
@@ -88,13 +88,13 @@ static void show_value(FILE *f, const char *answer)
 }
 
 /* Sets a value and prints the new and the old value. */
-static int set(const char *path, const char *request, const char *name, const char *get)
+static int set_option(const char *path, const char *request, const char *name, const char *get)
 {
-    char *before = ask(path, get), *answer = ask(path, request), *after;
+    char *before = ask_backend(path, get), *answer = ask_backend(path, request), *after;
 
     if (!is_ok(answer))
-        return tell(answer);
-    after = ask(path, get);
+        return print_answer(answer);
+    after = ask_backend(path, get);
     printf("%s ", name);
     show_value(stdout, after);
     printf(" (was ");
@@ -107,7 +107,7 @@ static int set(const char *path, const char *request, const char *name, const ch
 }
 
 /* Joins the words of a request; `left_out`: index of a word to omit, or -1. */
-static char *words(char **word, int n, int left_out)
+static char *join_words(char **word, int n, int left_out)
 {
     char *text = vgpu_cli_format("%s", ""), *more;
 
@@ -164,7 +164,7 @@ int vgpu_cli_ctl(int argc, char **argv)
 
     while ((c = vgpu_cli_getopt("ctl", argc, argv, "+s:h", options)) != -1) {
         if (c == 'h') {
-            help();
+            ctl_help();
             return 0;
         }
         path = optarg;
@@ -173,13 +173,13 @@ int vgpu_cli_ctl(int argc, char **argv)
         vgpu_cli_say("ctl: --socket PATH and get or set are needed; see `vgpu ctl --help`");
         return 2;
     }
-    request = words(argv + optind, argc - optind, -1);
+    request = join_words(argv + optind, argc - optind, -1);
     check_form(argv + optind, argc - optind);
     if (strcmp(argv[optind], "set") == 0) {
-        char *get = words(argv + optind, argc - optind, 2);
+        char *get = join_words(argv + optind, argc - optind, 2);
 
         get[0] = 'g'; /* "set NAME client PID" to "get ..." */
-        return set(path, request, argv[optind + 1], get);
+        return set_option(path, request, argv[optind + 1], get);
     }
-    return tell(ask(path, request));
+    return print_answer(ask_backend(path, request));
 }

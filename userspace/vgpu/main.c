@@ -6,7 +6,7 @@
 #include "base/cli_config.h"
 #include "base/vgpu_cli.h"
 
-static void help(void)
+static void main_help(void)
 {
     printf("usage: vgpu COMMAND [OPTIONS] ...\n"
            "\n"
@@ -67,13 +67,13 @@ static int run_command(int argc, char **argv)
         return 0;
     }
     if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 || strcmp(command, "help") == 0) {
-        help();
+        main_help();
         return 0;
     }
     if (*command)
         vgpu_cli_say("'%s' is not a command; see `vgpu --help`", command);
     else
-        help();
+        main_help();
     return VGPU_CLI_USAGE;
 }
 

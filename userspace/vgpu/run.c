@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-static void help(void)
+static void run_help(void)
 {
     printf("usage: vgpu run [OPTIONS] PROGRAM [ARGS...]\n"
            "\n"
@@ -114,7 +114,7 @@ int vgpu_cli_run(int argc, char **argv)
             vgpu_cli_verbose = true;
             break;
         case OPT_HELP:
-            help();
+            run_help();
             vgpu_cli_help_paths(options);
             return 0;
         case OPT_BACKEND:

@@ -47,7 +47,7 @@ static void just_close(int fd)
 void (*vgb_close_received)(int fd) = just_close;
 
 /* Takes the descriptors out of a received message; false if there were more than `room`. */
-static bool collect(struct msghdr *mh, int *fds, unsigned room, unsigned *got)
+static bool collect_fds(struct msghdr *mh, int *fds, unsigned room, unsigned *got)
 {
     bool fits = true;
 
@@ -90,7 +90,7 @@ ssize_t vgb_recv_fds(int sock, void *data, size_t size, int *fds, unsigned *nfds
     } while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
-    bool fits = !room || collect(&mh, fds, room, &got);
+    bool fits = !room || collect_fds(&mh, fds, room, &got);
     if (!fits || (mh.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) {
         for (unsigned i = 0; i < got; i++)
             vgb_close_received(fds[i]);

@@ -59,7 +59,7 @@ struct out {
     size_t used;
 };
 
-static void put(struct out *o, const char *text)
+static void put_text(struct out *o, const char *text)
 {
     size_t n = strlen(text);
 
@@ -75,7 +75,7 @@ static void put_json(struct out *o, const char *text, size_t n)
 {
     char escaped[8];
 
-    put(o, "\"");
+    put_text(o, "\"");
     for (size_t i = 0; i < n && o->used < OUT_MAX - 100; i++) {
         unsigned char c = (unsigned char)text[i];
 
@@ -85,16 +85,16 @@ static void put_json(struct out *o, const char *text, size_t n)
             snprintf(escaped, sizeof(escaped), "\\u%04x", c);
         else
             snprintf(escaped, sizeof(escaped), "%c", c);
-        put(o, escaped);
+        put_text(o, escaped);
     }
-    put(o, "\"");
+    put_text(o, "\"");
 }
 
 static void field_json(struct out *o, const char *name, const char *text, size_t n)
 {
-    put(o, ",\"");
-    put(o, name);
-    put(o, "\":");
+    put_text(o, ",\"");
+    put_text(o, name);
+    put_text(o, "\":");
     put_json(o, text, n);
 }
 
@@ -108,10 +108,10 @@ static void field_journal(struct out *o, const char *name, const char *text, siz
     memcpy(value, text, n);
     value[n] = '\0';
     trm_harmless(value, "");
-    put(o, name);
-    put(o, "=");
-    put(o, value);
-    put(o, "\n");
+    put_text(o, name);
+    put_text(o, "=");
+    put_text(o, value);
+    put_text(o, "\n");
 }
 
 /* Parses "client 3 (name): ...", the start of lines about a client: number and name. */
@@ -153,7 +153,7 @@ static void emit_structured(enum vgb_log_level level, const char *process, const
         gmtime_r(&ts.tv_sec, &tm);
         n = strftime(when, sizeof(when), "{\"time\":\"%Y-%m-%dT%H:%M:%S", &tm);
         snprintf(when + n, sizeof(when) - n, ".%03uZ\"", (unsigned)(ts.tv_nsec / 1000000));
-        put(&o, when);
+        put_text(&o, when);
         field(&o, "level", level_names[level], strlen(level_names[level]));
     } else {
         field(&o, "PRIORITY", priorities[level], 1);
@@ -164,8 +164,8 @@ static void emit_structured(enum vgb_log_level level, const char *process, const
         client = number;
     if (client && *client) {
         if (json) {
-            put(&o, ",\"client\":");
-            put(&o, client);
+            put_text(&o, ",\"client\":");
+            put_text(&o, client);
         } else {
             field(&o, "VGPU_CLIENT", client, strlen(client));
         }
@@ -174,7 +174,7 @@ static void emit_structured(enum vgb_log_level level, const char *process, const
     }
     field(&o, json ? "message" : "MESSAGE", message, strlen(message));
     if (json)
-        put(&o, "}\n");
+        put_text(&o, "}\n");
     if (write(log_fd, o.text, o.used) < 0)
         return; /* nowhere to report it */
 }
@@ -219,7 +219,7 @@ int vgb_log_journal(const char *path)
     return fd;
 }
 
-static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
+static void emit_line(enum vgb_log_level level, const char *fmt, va_list ap)
 {
     char line[768];
     int n = snprintf(line, sizeof(line), "%s: %s: ", log_name, level_names[level]);
@@ -248,7 +248,7 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
     if (level > log_max)
         return;
     va_start(ap, fmt);
-    emit(level, fmt, ap);
+    emit_line(level, fmt, ap);
     va_end(ap);
 }
 
@@ -271,7 +271,7 @@ static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
 }
 
 /* Outermost limit that this limit is part of. */
-static struct vgb_ratelimit *largest(struct vgb_ratelimit *limit)
+static struct vgb_ratelimit *outermost_limit(struct vgb_ratelimit *limit)
 {
     while (limit->whole)
         limit = limit->whole;
@@ -285,7 +285,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
     for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
         if (has_room(l, second))
             continue;
-        largest(limit)->dropped++;
+        outermost_limit(limit)->dropped++;
         return false;
     }
     for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
@@ -298,7 +298,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
 /* The count of a part is added to its whole, as the part may never log again. */
 static void say_dropped(struct vgb_ratelimit *limit, enum vgb_log_level level)
 {
-    struct vgb_ratelimit *l = largest(limit);
+    struct vgb_ratelimit *l = outermost_limit(limit);
 
     if (l->dropped)
         vgb_log(level, "%u further lines of this source were dropped", l->dropped);
@@ -313,7 +313,7 @@ void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, cons
         return;
     say_dropped(limit, level);
     va_start(ap, fmt);
-    emit(level, fmt, ap);
+    emit_line(level, fmt, ap);
     va_end(ap);
 }
 

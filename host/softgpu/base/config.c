@@ -20,7 +20,7 @@
 
 struct sg_config sg_config;
 
-static bool refuse(const char *name, const char *value, const char *why)
+static bool refuse_setting(const char *name, const char *value, const char *why)
 {
     fprintf(stderr, "libcuda-soft: %s=%s: %s\n", name, value, why);
     return false;
@@ -86,8 +86,9 @@ static bool load_cc(void)
                (strlen(known[i].text) != n || strncmp(v, known[i].text, n)))
             i++;
         if (i == sizeof(known) / sizeof(known[0]) || sg_config.ndevices == SG_MAX_DEVICES)
-            return refuse("VGPU_SOFT_CC", all,
-                          "must be 7.5, 8.0, 8.6, 8.9, 9.0, 12.0 or 13.0, or up to 8 of them: a,b,...");
+            return refuse_setting(
+                "VGPU_SOFT_CC", all,
+                "must be 7.5, 8.0, 8.6, 8.9, 9.0, 12.0 or 13.0, or up to 8 of them: a,b,...");
         sg_config.cc[sg_config.ndevices].major = known[i].major;
         sg_config.cc[sg_config.ndevices++].minor = known[i].minor;
         v += n;
@@ -111,7 +112,7 @@ static bool load_library_cc(void)
         return true;
     }
     if (!isdigit((unsigned char)v[0]) || sscanf(v, "%2u.%1u%n", &major, &minor, &n) != 2 || v[n] || major < 5)
-        return refuse("VGPU_SOFT_LIBRARY_CC", v, "must be a capability from 5.0 to 99.9, or off");
+        return refuse_setting("VGPU_SOFT_LIBRARY_CC", v, "must be a capability from 5.0 to 99.9, or off");
     sg_config.library_cc = (int)(10 * major + minor);
     return true;
 }
@@ -126,17 +127,17 @@ bool sg_config_load(void)
 
     v = getenv("VGPU_SOFT_JIT"); /* read by sg_jit_init() */
     if (v && *v && strcmp(v, "0") && strcmp(v, "1"))
-        return refuse("VGPU_SOFT_JIT", v, "must be 0 or 1");
+        return refuse_setting("VGPU_SOFT_JIT", v, "must be 0 or 1");
 
     v = getenv("VGPU_SOFT_ISA"); /* read by sg_op_isa() */
     if (v && *v && strcmp(v, "base") && strcmp(v, "avx2") && strcmp(v, "avx512") && strcmp(v, "avx512fp16"))
-        return refuse("VGPU_SOFT_ISA", v, "must be base, avx2, avx512 or avx512fp16");
+        return refuse_setting("VGPU_SOFT_ISA", v, "must be base, avx2, avx512 or avx512fp16");
 
     sg_config.memory = SG_MEMORY_DEFAULT;
     v = getenv("VGPU_SOFT_MEMORY");
     if (v && *v) {
         if (!parse_size(v, &n) || n < SG_MEMORY_MIN || n > SG_MEMORY_MAX)
-            return refuse("VGPU_SOFT_MEMORY", v, "must be a size from 16M to 4096G");
+            return refuse_setting("VGPU_SOFT_MEMORY", v, "must be a size from 16M to 4096G");
         sg_config.memory = n;
     }
 
@@ -145,17 +146,17 @@ bool sg_config_load(void)
     v = getenv("VGPU_SOFT_THREADS");
     if (v && *v) {
         if (!parse_size(v, &n) || n < 1 || n > SG_THREADS_MAX)
-            return refuse("VGPU_SOFT_THREADS", v, "must be a number from 1 to 256");
+            return refuse_setting("VGPU_SOFT_THREADS", v, "must be a number from 1 to 256");
         sg_config.threads = (unsigned)n;
     }
 
     v = getenv("VGPU_SOFT_WATCHDOG");
     if (v && *v && !parse_size(v, &sg_config.watchdog))
-        return refuse("VGPU_SOFT_WATCHDOG", v, "must be a number of warp instructions (0: off)");
+        return refuse_setting("VGPU_SOFT_WATCHDOG", v, "must be a number of warp instructions (0: off)");
 
     v = getenv("VGPU_SOFT_ATOMICS");
     if (v && *v && strcmp(v, "ordered") && strcmp(v, "relaxed"))
-        return refuse("VGPU_SOFT_ATOMICS", v, "must be ordered or relaxed");
+        return refuse_setting("VGPU_SOFT_ATOMICS", v, "must be ordered or relaxed");
     sg_config.relaxed = v && !strcmp(v, "relaxed");
 
     v = getenv("VGPU_SOFT_POISON");

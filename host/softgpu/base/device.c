@@ -144,7 +144,7 @@ int sg_same_cc(int device)
     return first;
 }
 
-static const struct cc_limits *limits(int device)
+static const struct cc_limits *limits_of(int device)
 {
     for (size_t i = 0; i < sizeof(cc_table) / sizeof(cc_table[0]); i++) {
         if (cc_table[i].major == sg_config.cc[device].major &&
@@ -156,7 +156,7 @@ static const struct cc_limits *limits(int device)
 
 int sg_attr(int device, CUdevice_attribute a)
 {
-    const struct cc_limits *l = limits(device);
+    const struct cc_limits *l = limits_of(device);
 
     switch (a) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

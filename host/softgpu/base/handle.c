@@ -49,7 +49,7 @@ void sg_obj_count(int64_t n[SG_T_COUNT])
         n[i] = atomic_load_explicit(&alive[i], memory_order_relaxed);
 }
 
-static struct sg_obj *counted(struct sg_obj *obj)
+static struct sg_obj *counted_owner(struct sg_obj *obj)
 {
     return obj && obj->whole ? obj->whole : obj;
 }
@@ -67,13 +67,13 @@ void sg_obj_lasts(const struct sg_obj *obj)
 
 void sg_obj_get(struct sg_obj *obj)
 {
-    obj = counted(obj);
+    obj = counted_owner(obj);
     atomic_fetch_add_explicit(&obj->refs, 1, memory_order_relaxed);
 }
 
 bool sg_obj_try_get(struct sg_obj *obj)
 {
-    obj = counted(obj);
+    obj = counted_owner(obj);
     uint32_t refs = atomic_load_explicit(&obj->refs, memory_order_relaxed);
 
     while (refs && !atomic_compare_exchange_weak_explicit(&obj->refs, &refs, refs + 1, memory_order_acquire,
@@ -84,7 +84,7 @@ bool sg_obj_try_get(struct sg_obj *obj)
 
 void sg_obj_put(struct sg_obj *obj)
 {
-    obj = counted(obj);
+    obj = counted_owner(obj);
     if (obj && atomic_fetch_sub_explicit(&obj->refs, 1, memory_order_acq_rel) == 1)
         sg_obj_end(obj);
 }

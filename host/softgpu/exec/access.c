@@ -241,7 +241,7 @@ static uint64_t lane_address(const struct sg_warp *w, const struct sg_insn *in, 
 }
 
 /* A naturally aligned element, read or written as a whole. */
-static void element(void *host, uint8_t *buf, uint32_t size, bool write)
+static void access_element(void *host, uint8_t *buf, uint32_t size, bool write)
 {
     switch (size) {
 #define ELEMENT(n, T) \
@@ -325,9 +325,9 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
             if (local)
                 local_copy(w, lane, local - 1 + k * esize, (uint8_t *)&v, esize, write);
             else if (at_once)
-                element(whole + k * esize, (uint8_t *)&v, esize, write);
+                access_element(whole + k * esize, (uint8_t *)&v, esize, write);
             else
-                element(p + k * esize, (uint8_t *)&v, esize, write);
+                access_element(p + k * esize, (uint8_t *)&v, esize, write);
             if (write)
                 continue;
             if (in->aux & SG_AUX_SIGNED)

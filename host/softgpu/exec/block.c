@@ -149,7 +149,7 @@ void sg_block_remember(const struct sg_cta *c)
     memcpy(m->ranges, c->cache, n * sizeof(c->cache[0]));
 }
 
-static size_t up(size_t n)
+static size_t align_up(size_t n)
 {
     return (n + 255) & ~(size_t)255;
 }
@@ -163,8 +163,8 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
     if (!threads || threads > 1024 || l->dynamic_shared > SG_WIN_SHARED_SIZE / 2)
         return false;
     y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
-    y->warps = up(sizeof(struct sg_cta));
-    y->own_total = y->warps + up(y->nwarps * sizeof(struct sg_warp));
+    y->warps = align_up(sizeof(struct sg_cta));
+    y->own_total = y->warps + align_up(y->nwarps * sizeof(struct sg_warp));
     y->local = (size_t)y->nwarps * (c->regfile_bytes + c->native_bytes);
     y->local_bytes = c->local_bytes;
     y->stack_words = 0;
@@ -177,15 +177,15 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
         y->local_bytes += (uint32_t)bytes;
         y->stack_words = c->calls ? (uint32_t)(bytes / 4) : 0;
     }
-    y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
-    y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
-    y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
+    y->stack = y->local + align_up((size_t)y->nwarps * y->local_bytes * SG_LANES);
+    y->shared = y->stack + align_up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
+    y->total = align_up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
     return y->total <= MAX_ARENA && y->own_total <= MAX_ARENA;
 }
 
 /* ---- a block ---- */
 
-static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
+static void fill_sreg(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
 {
     uint32_t *p;
 
@@ -218,26 +218,26 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     uint64_t ws = run->workspace ? sg_win.grid : 0;
 
     for (uint32_t k = 0; k < 3; k++) {
-        fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
-        fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
-        fill(w, code, (enum sg_sreg)(SG_SR_NCLUSTERID_X + k), c->nctaid[k] / run->cluster[k]);
-        fill(w, code, (enum sg_sreg)(SG_SR_CLUSTER_NCTAID_X + k), run->cluster[k]);
+        fill_sreg(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
+        fill_sreg(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
+        fill_sreg(w, code, (enum sg_sreg)(SG_SR_NCLUSTERID_X + k), c->nctaid[k] / run->cluster[k]);
+        fill_sreg(w, code, (enum sg_sreg)(SG_SR_CLUSTER_NCTAID_X + k), run->cluster[k]);
         if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
             memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
     }
-    fill(w, code, SG_SR_WARPID, w->index);
-    fill(w, code, SG_SR_NWARPID, 64);
-    fill(w, code, SG_SR_SMID, sm_of(l, c->worker));
-    fill(w, code, SG_SR_NSMID, run->nsm);
-    fill(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
-    fill(w, code, SG_SR_ENVREG2, (uint32_t)ws);
-    fill(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);
-    fill(w, code, SG_SR_TOTAL_SMEM, c->shared_bytes);
-    fill(w, code, SG_SR_ZERO, 0);
-    fill(w, code, SG_SR_ONE, 1);
-    fill(w, code, SG_SR_GRIDID, 0);
-    fill(w, code, SG_SR_CLUSTER_NCTARANK, run->cluster_size);
-    fill(w, code, SG_SR_EXPLICIT_CLUSTER, run->explicit_cluster);
+    fill_sreg(w, code, SG_SR_WARPID, w->index);
+    fill_sreg(w, code, SG_SR_NWARPID, 64);
+    fill_sreg(w, code, SG_SR_SMID, sm_of(l, c->worker));
+    fill_sreg(w, code, SG_SR_NSMID, run->nsm);
+    fill_sreg(w, code, SG_SR_ENVREG1, (uint32_t)(ws >> 32));
+    fill_sreg(w, code, SG_SR_ENVREG2, (uint32_t)ws);
+    fill_sreg(w, code, SG_SR_DYN_SMEM, l->dynamic_shared);
+    fill_sreg(w, code, SG_SR_TOTAL_SMEM, c->shared_bytes);
+    fill_sreg(w, code, SG_SR_ZERO, 0);
+    fill_sreg(w, code, SG_SR_ONE, 1);
+    fill_sreg(w, code, SG_SR_GRIDID, 0);
+    fill_sreg(w, code, SG_SR_CLUSTER_NCTARANK, run->cluster_size);
+    fill_sreg(w, code, SG_SR_EXPLICIT_CLUSTER, run->explicit_cluster);
     for (uint32_t k = 0; k < 6; k++) {
         if (!(code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1))
             continue;
@@ -267,10 +267,10 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 static void warp_cluster(struct sg_warp *w, const struct sg_cta *c)
 {
     for (uint32_t k = 0; k < 3; k++) {
-        fill(w, c->code, (enum sg_sreg)(SG_SR_CLUSTERID_X + k), c->clusterid[k]);
-        fill(w, c->code, (enum sg_sreg)(SG_SR_CLUSTER_CTAID_X + k), c->cluster_ctaid[k]);
+        fill_sreg(w, c->code, (enum sg_sreg)(SG_SR_CLUSTERID_X + k), c->clusterid[k]);
+        fill_sreg(w, c->code, (enum sg_sreg)(SG_SR_CLUSTER_CTAID_X + k), c->cluster_ctaid[k]);
     }
-    fill(w, c->code, SG_SR_CLUSTER_CTARANK, c->cluster_rank);
+    fill_sreg(w, c->code, SG_SR_CLUSTER_CTARANK, c->cluster_rank);
 }
 
 /* A special register that begins each block with a value. */
@@ -321,7 +321,7 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
 }
 
 /* Clears the state of a block and its warps, except entries beyond a count: ranges and groups. */
-static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
+static void clear_warps(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
 {
     const size_t behind = offsetof(struct sg_cta, cache) + sizeof(c->cache);
 
@@ -370,7 +370,7 @@ struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_r
 
     /* The only visible state of an earlier launch is register contents, to lanes that read registers which
        the other lanes never set (shfl, mma). Shared memory is cleared for each block. */
-    clear(c, (struct sg_warp *)(void *)(own + y->warps), y->nwarps);
+    clear_warps(c, (struct sg_warp *)(void *)(own + y->warps), y->nwarps);
     if (code->zero_regs)
         memset(mem, 0, y->local);
     memset(mem + y->local, 0, y->shared - y->local);

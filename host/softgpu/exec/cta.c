@@ -138,7 +138,7 @@ static bool can_run(const struct sg_warp *w)
 }
 
 /* All warps wait. Releases lanes that wait for lanes at a barrier; otherwise it is a deadlock. */
-static int stuck(struct sg_cta *c)
+static int release_stuck(struct sg_cta *c)
 {
     struct sg_warp *w = NULL;
 
@@ -202,5 +202,5 @@ int sg_cta_slice(struct sg_cta *c)
     }
     if (!c->alive)
         return SG_NEXT;
-    return c->icount != before ? SG_YIELD : stuck(c);
+    return c->icount != before ? SG_YIELD : release_stuck(c);
 }

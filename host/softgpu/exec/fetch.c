@@ -32,7 +32,7 @@ static float from_srgb(float v)
 }
 
 /* For 8 or 16 bits: larger integers are never read as floats. */
-static float normalize(const struct sg_texture *t, union sg_texel v)
+static float normalize_texel(const struct sg_texture *t, union sg_texel v)
 {
     const float max = (float)((1u << (8 * t->bytes - (t->kind == SG_TEXEL_SINT))) - 1);
 
@@ -41,7 +41,7 @@ static float normalize(const struct sg_texture *t, union sg_texel v)
     return fmaxf((float)v.s / max, -1.0f);
 }
 
-static union sg_texel channel(const struct sg_texture *t, const uint8_t *p)
+static union sg_texel read_channel(const struct sg_texture *t, const uint8_t *p)
 {
     union sg_texel v = {0};
     uint16_t h;
@@ -69,11 +69,11 @@ static union sg_texel channel(const struct sg_texture *t, const uint8_t *p)
         break;
     }
     if (t->as_float) /* only integers of 8 or 16 bits */
-        v.f = normalize(t, v);
+        v.f = normalize_texel(t, v);
     return v;
 }
 
-static void missing(const struct sg_texture *t, union sg_texel out[4])
+static void missing_texel(const struct sg_texture *t, union sg_texel out[4])
 {
     for (int c = 0; c < 4; c++)
         out[c].u = 0;
@@ -83,19 +83,19 @@ static void missing(const struct sg_texture *t, union sg_texel out[4])
         out[3].u = 1;
 }
 
-static void decode(const struct sg_texture *t, const uint8_t *p, union sg_texel out[4])
+static void decode_texel(const struct sg_texture *t, const uint8_t *p, union sg_texel out[4])
 {
-    missing(t, out);
+    missing_texel(t, out);
     for (uint32_t c = 0; c < t->channels; c++) {
-        out[c] = channel(t, p + c * t->bytes);
+        out[c] = read_channel(t, p + c * t->bytes);
         if (t->srgb && c < 3 && t->kind == SG_TEXEL_UINT && t->bytes == 1 && t->as_float)
             out[c].f = from_srgb(out[c].f);
     }
 }
 
-static void border(const struct sg_texture *t, union sg_texel out[4])
+static void border_texel(const struct sg_texture *t, union sg_texel out[4])
 {
-    missing(t, out);
+    missing_texel(t, out);
     for (uint32_t c = 0; c < t->channels; c++) {
         if (sg_tex_is_float(t))
             out[c].f = t->border[c];
@@ -106,25 +106,25 @@ static void border(const struct sg_texture *t, union sg_texel out[4])
     }
 }
 
-static void load(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
-                 union sg_texel out[4])
+static void load_texel(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                       union sg_texel out[4])
 {
     const uint64_t addr = l->data + ((uint64_t)at[2] + slice) * l->slice + (uint64_t)at[1] * l->pitch +
                           (uint64_t)at[0] * f->t->elem;
     uint8_t buf[16];
 
     if (!f->t->checked) {
-        decode(f->t, (const uint8_t *)(uintptr_t)addr, out);
+        decode_texel(f->t, (const uint8_t *)(uintptr_t)addr, out);
     } else if (f->read(f->ctx, addr, buf, f->t->elem)) {
-        decode(f->t, buf, out);
+        decode_texel(f->t, buf, out);
     } else {
         f->failed = true;
-        missing(f->t, out);
+        missing_texel(f->t, out);
     }
 }
 
 /* The index that the address mode makes of i; -1: the border colour. */
-static int64_t address(enum sg_address_mode m, int64_t i, int64_t n)
+static int64_t wrap_address(enum sg_address_mode m, int64_t i, int64_t n)
 {
     int64_t k;
 
@@ -182,8 +182,8 @@ static void cube_direction(uint32_t face, double s, double t, double m, double d
 }
 
 /* The element beyond an edge of a face: the adjacent element of the neighbouring face. */
-static void beyond(struct fetch *f, const struct sg_tex_level *l, uint32_t cube, uint32_t face,
-                   const int64_t at[3], union sg_texel out[4])
+static void beyond_edge(struct fetch *f, const struct sg_tex_level *l, uint32_t cube, uint32_t face,
+                        const int64_t at[3], union sg_texel out[4])
 {
     const double n = l->width;
     double d[3], s, t;
@@ -201,29 +201,29 @@ static void beyond(struct fetch *f, const struct sg_tex_level *l, uint32_t cube,
     /* The coordinate that crossed the edge becomes the largest, which selects the neighbouring
        face. */
     face = cube_face(d, &s, &t);
-    to[0] = address(SG_CLAMP, (int64_t)floor((s + 1.0) * 0.5 * n), l->width);
-    to[1] = address(SG_CLAMP, (int64_t)floor((t + 1.0) * 0.5 * n), l->height);
-    load(f, l, to, cube * 6 + face, out);
+    to[0] = wrap_address(SG_CLAMP, (int64_t)floor((s + 1.0) * 0.5 * n), l->width);
+    to[1] = wrap_address(SG_CLAMP, (int64_t)floor((t + 1.0) * 0.5 * n), l->height);
+    load_texel(f, l, to, cube * 6 + face, out);
 }
 
 /* Seamless: at a corner, where three faces meet, the mean of their elements. */
-static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
-                     union sg_texel out[4])
+static void seamless_texel(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                           union sg_texel out[4])
 {
     const int64_t n = l->width;
-    const int64_t c[3] = {address(SG_CLAMP, at[0], n), address(SG_CLAMP, at[1], n), 0};
+    const int64_t c[3] = {wrap_address(SG_CLAMP, at[0], n), wrap_address(SG_CLAMP, at[1], n), 0};
     const bool ox = c[0] != at[0], oy = c[1] != at[1];
     const int64_t across[3] = {at[0], c[1], 0}, down[3] = {c[0], at[1], 0};
     union sg_texel v[3][4];
 
     if (!ox && !oy) {
-        load(f, l, c, slice, out);
+        load_texel(f, l, c, slice, out);
     } else if (!ox || !oy) {
-        beyond(f, l, slice / 6, slice % 6, at, out);
+        beyond_edge(f, l, slice / 6, slice % 6, at, out);
     } else {
-        load(f, l, c, slice, v[0]);
-        beyond(f, l, slice / 6, slice % 6, across, v[1]);
-        beyond(f, l, slice / 6, slice % 6, down, v[2]);
+        load_texel(f, l, c, slice, v[0]);
+        beyond_edge(f, l, slice / 6, slice % 6, across, v[1]);
+        beyond_edge(f, l, slice / 6, slice % 6, down, v[2]);
         for (int k = 0; k < 4; k++)
             out[k].f = (v[0][k].f + v[1][k].f + v[2][k].f) / 3.0f;
     }
@@ -233,19 +233,19 @@ static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_
 
 /* Integers that stay integers are not filtered, whatever the object specifies: the driver
    accepts such an object. */
-static bool filtered(const struct sg_texture *t)
+static bool is_filtered(const struct sg_texture *t)
 {
     return t->linear && sg_tex_is_float(t);
 }
 
-static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
-                    union sg_texel out[4])
+static void fetch_element(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                          union sg_texel out[4])
 {
     const int64_t size[3] = {l->width, l->height, f->t->dims == 3 ? l->depth : 1};
     int64_t to[3];
 
-    if (f->t->cube && f->t->seamless && filtered(f->t)) {
-        seamless(f, l, at, slice, out);
+    if (f->t->cube && f->t->seamless && is_filtered(f->t)) {
+        seamless_texel(f, l, at, slice, out);
         return;
     }
     for (int k = 0; k < 3; k++) {
@@ -253,17 +253,17 @@ static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t
             memset(out, 0, 4 * sizeof(*out)); /* tex1Dfetch out of range */
             return;
         }
-        to[k] = address(f->t->address[k], at[k], size[k]);
+        to[k] = wrap_address(f->t->address[k], at[k], size[k]);
         if (to[k] < 0) {
-            border(f->t, out);
+            border_texel(f->t, out);
             return;
         }
     }
-    load(f, l, to, slice, out);
+    load_texel(f, l, to, slice, out);
 }
 
 /* Converts a position to an integer: NaN becomes 0; far positions stay out of range. */
-static int64_t whole(double v)
+static int64_t whole_number(double v)
 {
     if (isnan(v))
         return 0;
@@ -271,19 +271,19 @@ static int64_t whole(double v)
     return v < -1e15 ? -1000000000000000 : v > 1e15 ? 1000000000000000 : (int64_t)v;
 }
 
-static void point(struct fetch *f, const struct sg_tex_level *l, const struct spot *p,
-                  const int32_t offset[3], union sg_texel out[4])
+static void sample_point(struct fetch *f, const struct sg_tex_level *l, const struct spot *p,
+                         const int32_t offset[3], union sg_texel out[4])
 {
     int64_t at[3];
 
     for (int k = 0; k < 3; k++)
-        at[k] = whole(p->x[k]) + offset[k];
-    element(f, l, at, p->slice, out);
+        at[k] = whole_number(p->x[k]) + offset[k];
+    fetch_element(f, l, at, p->slice, out);
 }
 
 /* Weighted mean of the 2, 4 or 8 elements around a position. */
-static void linear(struct fetch *f, const struct sg_tex_level *l, const struct spot *p,
-                   const int32_t offset[3], uint32_t dims, union sg_texel out[4])
+static void sample_linear(struct fetch *f, const struct sg_tex_level *l, const struct spot *p,
+                          const int32_t offset[3], uint32_t dims, union sg_texel out[4])
 {
     int64_t base[3] = {0, 0, 0};
     float weight[3] = {0, 0, 0}, sum[4] = {0, 0, 0, 0};
@@ -291,7 +291,7 @@ static void linear(struct fetch *f, const struct sg_tex_level *l, const struct s
     for (uint32_t k = 0; k < dims; k++) {
         const double b = p->x[k] - 0.5;
 
-        base[k] = whole(b) + offset[k];
+        base[k] = whole_number(b) + offset[k];
         /* 9 bits with a fraction of 8, so that 1 is representable */
         weight[k] = isfinite(b) ? (float)(rint((b - floor(b)) * 256.0) / 256.0) : 0.0f;
     }
@@ -306,7 +306,7 @@ static void linear(struct fetch *f, const struct sg_tex_level *l, const struct s
         }
         if (w == 0.0f)
             continue; /* elements of weight 0 are not read: they may be infinite */
-        element(f, l, at, p->slice, v);
+        fetch_element(f, l, at, p->slice, v);
         for (int c = 0; c < 4; c++)
             sum[c] += w * v[c].f;
     }
@@ -321,8 +321,8 @@ static uint32_t clamp_layer(uint32_t layer, uint32_t n)
     return (int32_t)layer < 0 ? 0 : layer >= n ? n - 1 : layer;
 }
 
-static void place(const struct sg_texture *t, const struct sg_tex_level *l, const struct sg_tex_at *at,
-                  struct spot *p)
+static void place_sample(const struct sg_texture *t, const struct sg_tex_level *l, const struct sg_tex_at *at,
+                         struct spot *p)
 {
     const double size[3] = {l->width, l->height, l->depth};
 
@@ -347,23 +347,23 @@ static void place(const struct sg_texture *t, const struct sg_tex_level *l, cons
         p->slice = clamp_layer(at->layered ? at->layer : 0, l->depth);
 }
 
-static void sample(struct fetch *f, uint32_t level, const struct sg_tex_at *at, union sg_texel out[4])
+static void sample_level(struct fetch *f, uint32_t level, const struct sg_tex_at *at, union sg_texel out[4])
 {
     const struct sg_tex_level *l = &f->t->level[level];
     const uint32_t dims = at->cube ? 2 : at->dims < f->t->dims ? at->dims : f->t->dims;
     struct spot p;
 
-    place(f->t, l, at, &p);
-    if (filtered(f->t) && !at->integer)
-        linear(f, l, &p, at->offset, dims, out);
+    place_sample(f->t, l, at, &p);
+    if (is_filtered(f->t) && !at->integer)
+        sample_linear(f, l, &p, at->offset, dims, out);
     else
-        point(f, l, &p, at->offset, out);
+        sample_point(f, l, &p, at->offset, out);
 }
 
 /* ---- level of detail ---- */
 
 /* Length of one step of the derivative, in elements of level 0. */
-static double footprint(const struct sg_texture *t, const struct sg_tex_at *at, const float g[3])
+static double footprint_of(const struct sg_texture *t, const struct sg_tex_at *at, const float g[3])
 {
     const double size[3] = {t->level[0].width, t->level[0].height, t->level[0].depth};
     double sum = 0;
@@ -393,12 +393,12 @@ static double footprint(const struct sg_texture *t, const struct sg_tex_at *at, 
     return sqrt(sum);
 }
 
-static double detail(const struct sg_texture *t, const struct sg_tex_at *at)
+static double level_of_detail(const struct sg_texture *t, const struct sg_tex_at *at)
 {
     double lod = at->lod;
 
     if (at->grad) {
-        const double r = fmax(footprint(t, at, at->dx), footprint(t, at, at->dy));
+        const double r = fmax(footprint_of(t, at, at->dx), footprint_of(t, at, at->dy));
 
         lod = r > 0 ? log2(r) : -1000.0;
     }
@@ -412,20 +412,20 @@ bool sg_tex_fetch(const struct sg_texture *t, const struct sg_tex_at *at, sg_tex
                   union sg_texel out[4])
 {
     struct fetch f = {t, read, ctx, false};
-    const double lod = t->nlevels > 1 ? detail(t, at) : 0.0;
+    const double lod = t->nlevels > 1 ? level_of_detail(t, at) : 0.0;
     union sg_texel next[4];
     uint32_t level;
     float w;
 
     if (t->nlevels <= 1 || !t->mip_linear || !sg_tex_is_float(t)) {
-        sample(&f, (uint32_t)floor(lod + 0.5), at, out);
+        sample_level(&f, (uint32_t)floor(lod + 0.5), at, out);
         return !f.failed;
     }
     level = (uint32_t)floor(lod);
     w = (float)(rint((lod - level) * 256.0) / 256.0);
-    sample(&f, level, at, out);
+    sample_level(&f, level, at, out);
     if (w > 0.0f) { /* implies that level is not the last */
-        sample(&f, level + 1, at, next);
+        sample_level(&f, level + 1, at, next);
         for (int c = 0; c < 4; c++)
             out[c].f = (1.0f - w) * out[c].f + w * next[c].f;
     }
@@ -441,12 +441,12 @@ bool sg_tex_gather(const struct sg_texture *t, const struct sg_tex_at *at, unsig
     union sg_texel v[4];
     struct spot p;
 
-    place(t, l, at, &p);
+    place_sample(t, l, at, &p);
     for (int k = 0; k < 4; k++) {
-        const int64_t to[3] = {whole(p.x[0] - 0.5) + at->offset[0] + order[k][0],
-                               whole(p.x[1] - 0.5) + at->offset[1] + order[k][1], 0};
+        const int64_t to[3] = {whole_number(p.x[0] - 0.5) + at->offset[0] + order[k][0],
+                               whole_number(p.x[1] - 0.5) + at->offset[1] + order[k][1], 0};
 
-        element(&f, l, to, p.slice, v);
+        fetch_element(&f, l, to, p.slice, v);
         out[k] = v[comp & 3];
     }
     return !f.failed;

@@ -39,7 +39,7 @@ static bool heap_make(void)
 }
 
 /* Joins the free blocks that follow a free block. */
-static void merge(uint32_t i)
+static void merge_following(uint32_t i)
 {
     while (i + table[i] < GRANULES && !(table[i + table[i]] & USED)) {
         const uint32_t next = i + table[i];
@@ -52,13 +52,13 @@ static void merge(uint32_t i)
 }
 
 /* The first free block of n granules that begins in [from, to); GRANULES: none. */
-static uint32_t search(uint32_t from, uint32_t to, uint32_t n)
+static uint32_t search_free(uint32_t from, uint32_t to, uint32_t n)
 {
     uint32_t i = from;
 
     while (i < to) {
         if (!(table[i] & USED)) {
-            merge(i);
+            merge_following(i);
             if (table[i] >= n)
                 return i;
         }
@@ -77,9 +77,9 @@ uint64_t sg_heap_alloc(uint64_t size)
         return 0;
     pthread_mutex_lock(&lock);
     if (heap_make()) {
-        i = search(rover, GRANULES, n);
+        i = search_free(rover, GRANULES, n);
         if (i == GRANULES)
-            i = search(0, GRANULES, n);
+            i = search_free(0, GRANULES, n);
         if (i < GRANULES) {
             if (table[i] > n)
                 table[i + n] = table[i] - n;
@@ -103,7 +103,7 @@ bool sg_heap_free(uint64_t addr)
     off = addr - heap;
     if (heap && off < SG_HEAP_SIZE && !(off % GRANULE) && (table[off / GRANULE] & USED)) {
         table[off / GRANULE] &= ~USED;
-        merge((uint32_t)(off / GRANULE));
+        merge_following((uint32_t)(off / GRANULE));
         ok = true;
     }
     pthread_mutex_unlock(&lock);

@@ -182,7 +182,7 @@ static void pool_grow(uint32_t n)
  * kernel's load balancing separates them after milliseconds; requesting another processor does so
  * at once. Done rarely, as there may be no free processor.
  */
-static void part(void)
+static void separate_threads(void)
 {
     static int64_t last; /* atomic */
     const int64_t now = (int64_t)sg_profile_now();
@@ -243,7 +243,7 @@ static void run_all(struct sg_run *run)
     if (run->nworkers <= 1)
         return;
     if (awaited && __atomic_load_n(&run->joined, __ATOMIC_RELAXED) == 1)
-        part();
+        separate_threads();
     for (uint32_t n; pool.may_spin && (n = __atomic_load_n(&run->active, __ATOMIC_RELAXED)) != 0;) {
         spin_while(&run->active, n);
         if (__atomic_load_n(&run->active, __ATOMIC_RELAXED) == n)
@@ -268,7 +268,7 @@ static void run_all(struct sg_run *run)
 }
 
 /* Sets the number of blocks per cluster. Returns false if that cannot be run. */
-static bool clusters(struct sg_run *run)
+static bool run_clusters(struct sg_run *run)
 {
     const uint32_t *grid = run->l->grid, *want = run->l->cluster[0] ? run->l->cluster : run->k->cluster;
     uint64_t n = 1;
@@ -300,7 +300,7 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
         return r;
     }
     run.code = l->kernel->ops->code(l->kernel, l->block);
-    if (!clusters(&run)) {
+    if (!run_clusters(&run)) {
         fault->result = SG_ERR_CLUSTER;
         snprintf(fault->message, sizeof(fault->message),
                  "%s: clusters of %u x %u x %u blocks do not fit the grid or the device", run.code->name,

@@ -20,7 +20,7 @@ struct out {
     size_t len;
 };
 
-static void put(struct out *o, const char *s, size_t n)
+static void put_text(struct out *o, const char *s, size_t n)
 {
     if (n > MAX_OUTPUT - o->len)
         n = MAX_OUTPUT - o->len;
@@ -68,7 +68,7 @@ static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
 }
 
 /* An integer of 1, 2 or 4 bytes, as the conversion prints it. */
-static uint64_t narrowed(uint64_t v, uint32_t bytes, bool sign)
+static uint64_t narrowed_integer(uint64_t v, uint32_t bytes, bool sign)
 {
     const uint32_t unused = 64 - 8 * bytes;
 
@@ -76,7 +76,7 @@ static uint64_t narrowed(uint64_t v, uint32_t bytes, bool sign)
 }
 
 /* Formats a conversion; spec begins with % and ends with the conversion character. bytes: size of an integer. */
-static bool convert(struct args *a, struct out *o, const char *spec, uint32_t bytes)
+static bool convert_argument(struct args *a, struct out *o, const char *spec, uint32_t bytes)
 {
     char conv = spec[strlen(spec) - 1], buf[1024], str[MAX_FORMAT], s2[MAX_SPEC + 4];
     size_t n = strlen(spec);
@@ -105,7 +105,7 @@ static bool convert(struct args *a, struct out *o, const char *spec, uint32_t by
             len = snprintf(buf, sizeof(buf), s2, (int)v);
         } else {
             snprintf(s2 + n - 1, 5, "ll%c", conv);
-            v = narrowed(v, bytes, conv == 'd' || conv == 'i');
+            v = narrowed_integer(v, bytes, conv == 'd' || conv == 'i');
             len = snprintf(buf, sizeof(buf), s2, (long long)v);
         }
         break;
@@ -131,7 +131,7 @@ static bool convert(struct args *a, struct out *o, const char *spec, uint32_t by
         if (!next_arg(a, 8, &v) || !read_string(a->w, a->in, a->lane, v, str, sizeof(str)))
             return false;
         if (n == 2) {
-            put(o, str, strlen(str));
+            put_text(o, str, strlen(str));
             return true;
         }
         len = snprintf(buf, sizeof(buf), spec, str);
@@ -143,7 +143,7 @@ static bool convert(struct args *a, struct out *o, const char *spec, uint32_t by
 #pragma GCC diagnostic pop
 #endif
     if (len > 0)
-        put(o, buf, (size_t)len < sizeof(buf) ? (size_t)len : sizeof(buf) - 1);
+        put_text(o, buf, (size_t)len < sizeof(buf) ? (size_t)len : sizeof(buf) - 1);
     return true;
 }
 
@@ -239,21 +239,21 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
 
         if (!q)
             q = p + strlen(p);
-        put(o, p, (size_t)(q - p));
+        put_text(o, p, (size_t)(q - p));
         p = q;
         if (!*p)
             break;
         if (p[1] == '%') {
-            put(o, "%", 1);
+            put_text(o, "%", 1);
             p += 2;
             continue;
         }
         if (a.count + arguments_of(p) > MAX_ARGS) {
-            put(o, p++, 1);
+            put_text(o, p++, 1);
             continue;
         }
         p = parse_spec(&a, p, spec, &bytes, &ok);
-        if (!ok || !convert(&a, o, spec, bytes))
+        if (!ok || !convert_argument(&a, o, spec, bytes))
             return -2;
     }
     return a.count;

@@ -11,20 +11,20 @@
 
 #include <sched.h>
 
-static struct sg_cta *block(const struct sg_layout *y, uint64_t i)
+static struct sg_cta *block_at(const struct sg_layout *y, uint64_t i)
 {
     return (struct sg_cta *)(void *)(y->own + i * y->own_total);
 }
 
 /* Makes n blocks, which are whole clusters. */
-static void place(struct sg_run *run, uint32_t worker, const struct sg_layout *y, uint64_t n,
-                  struct sg_fault *fault)
+static void make_blocks(struct sg_run *run, uint32_t worker, const struct sg_layout *y, uint64_t n,
+                        struct sg_fault *fault)
 {
     for (uint64_t i = 0; i < n; i++) {
         struct sg_cta *c = sg_block_place(y, i, run, worker, fault);
 
         c->cluster_rank = (uint32_t)(i % run->cluster_size);
-        c->cluster = block(y, i - c->cluster_rank);
+        c->cluster = block_at(y, i - c->cluster_rank);
         c->cluster_stride = y->own_total;
         c->cluster_size = run->cluster_size;
     }
@@ -32,7 +32,7 @@ static void place(struct sg_run *run, uint32_t worker, const struct sg_layout *y
 
 /* Initialises the blocks from `first` on as cluster number u of the grid; no block runs before
    all are initialised. */
-static void start(const struct sg_run *run, struct sg_cta *first, uint64_t u)
+static void start_cluster(const struct sg_run *run, struct sg_cta *first, uint64_t u)
 {
     const uint32_t *size = run->cluster;
     const uint32_t nx = run->l->grid[0] / size[0], ny = run->l->grid[1] / size[1];
@@ -52,26 +52,26 @@ static void start(const struct sg_run *run, struct sg_cta *first, uint64_t u)
     }
 }
 
-static uint64_t number(const struct sg_run *run, const struct sg_cta *c)
+static uint64_t block_number(const struct sg_run *run, const struct sg_cta *c)
 {
     return c->ctaid[0] + (uint64_t)run->l->grid[0] * (c->ctaid[1] + (uint64_t)run->l->grid[1] * c->ctaid[2]);
 }
 
 /* Runs n blocks to their end; false: the launch has ended before. */
-static bool finish(struct sg_run *run, const struct sg_layout *y, uint64_t n)
+static bool run_blocks(struct sg_run *run, const struct sg_layout *y, uint64_t n)
 {
     uint64_t done = 0;
 
     while (done < n) {
         for (uint64_t i = 0; i < n; i++) {
-            struct sg_cta *c = block(y, i);
+            struct sg_cta *c = block_at(y, i);
             int r;
 
             if (!c->alive)
                 continue;
             r = sg_cta_slice(c);
             if (r == SG_FAULTED)
-                sg_run_fault(run, c->fault, number(run, c));
+                sg_run_fault(run, c->fault, block_number(run, c));
             if (sg_block_must_stop(run, c, true))
                 return false;
             done += r == SG_NEXT;
@@ -97,18 +97,18 @@ void sg_run_together(struct sg_run *run, uint32_t worker)
         n = UINT32_MAX; /* exceeds the memory */
     if (!sg_block_memory(run, &y, n * run->cluster_size))
         return;
-    place(run, worker, &y, n * run->cluster_size, &fault);
+    make_blocks(run, worker, &y, n * run->cluster_size, &fault);
     for (uint64_t i = 0; i < n && all; i++)
-        start(run, block(&y, i * run->cluster_size), worker + i * run->nworkers);
+        start_cluster(run, block_at(&y, i * run->cluster_size), worker + i * run->nworkers);
     if (all)
-        finish(run, &y, n * run->cluster_size);
+        run_blocks(run, &y, n * run->cluster_size);
     while (!all && (u = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED)) < run->total &&
-           !sg_block_must_stop(run, block(&y, 0), false)) {
-        start(run, block(&y, 0), u);
-        if (!finish(run, &y, run->cluster_size))
+           !sg_block_must_stop(run, block_at(&y, 0), false)) {
+        start_cluster(run, block_at(&y, 0), u);
+        if (!run_blocks(run, &y, run->cluster_size))
             break;
     }
-    sg_block_remember(block(&y, 0));
+    sg_block_remember(block_at(&y, 0));
     for (uint64_t i = 0; i < n * run->cluster_size && sg_profile_on(); i++)
-        __atomic_add_fetch(&run->icount, block(&y, i)->icount, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&run->icount, block_at(&y, i)->icount, __ATOMIC_RELAXED);
 }

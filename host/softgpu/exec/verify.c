@@ -44,7 +44,7 @@ struct verify {
     size_t size;
 };
 
-static bool bad(struct verify *v, const char *what)
+static bool not_ok(struct verify *v, const char *what)
 {
     const struct sg_insn *in = v->at < v->n ? &v->insns[v->at] : NULL;
 
@@ -53,7 +53,7 @@ static bool bad(struct verify *v, const char *what)
     return false;
 }
 
-static uint32_t field(const struct sg_insn *in, unsigned k)
+static uint32_t operand_field(const struct sg_insn *in, unsigned k)
 {
     const uint32_t f[SG_FIELDS] = {in->d, in->a, in->b, in->c, in->e};
 
@@ -66,7 +66,7 @@ static bool lies_in(uint32_t at, uint32_t begin, uint32_t end, uint32_t size, ui
     return at >= begin && at <= end && end - at >= size && !((at - begin) & (step - 1));
 }
 
-static bool place(const struct sg_code *c, uint32_t op, uint8_t w)
+static bool check_place(const struct sg_code *c, uint32_t op, uint8_t w)
 {
     const uint32_t kind = w & SG_W_KIND, size = kind == SG_W_PRED ? 4 : kind == SG_W_32 ? 128 : 256;
 
@@ -84,34 +84,34 @@ static bool place(const struct sg_code *c, uint32_t op, uint8_t w)
     }
 }
 
-static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
+static bool check_operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
 {
     char outside[] = "operand d is outside its registers";
     const uint8_t *said = v->insns == v->c->insns ? v->c->fields : NULL;
-    const uint32_t op = field(&v->insns[i], k);
+    const uint32_t op = operand_field(&v->insns[i], k);
 
     outside[8] = "dabce"[k];
-    if (!place(v->c, op, w) || !sg_verify_units_claim(v->c, v->units, op, w))
-        return bad(v, place(v->c, op, w) ? "an operand overlaps another value" : outside);
+    if (!check_place(v->c, op, w) || !sg_verify_units_claim(v->c, v->units, op, w))
+        return not_ok(v, check_place(v->c, op, w) ? "an operand overlaps another value" : outside);
     if ((w & SG_W_OUT) && v->insns == v->c->insns && sg_verify_units_ahead(v->c, op))
-        return bad(v, "it writes a value that is computed ahead");
+        return not_ok(v, "it writes a value that is computed ahead");
     /* native code goes by them: a check of an address holds until the register is defined anew, or used the last time */
     if (!said || (op & SG_OPND_CONST))
         return true;
     if (w & SG_W_OUT)
-        return (said[2 * i] >> k & 1) || bad(v, "it writes what it is not said to define");
-    return (said[2 * i + 1] >> k & 1) || bad(v, "it reads what it is not said to use");
+        return (said[2 * i] >> k & 1) || not_ok(v, "it writes what it is not said to define");
+    return (said[2 * i + 1] >> k & 1) || not_ok(v, "it reads what it is not said to use");
 }
 
 /* n registers from instruction i on, four each in d a b c; after the first they are "ext". */
-static bool registers(struct verify *v, uint32_t i, uint32_t n, uint8_t w)
+static bool check_registers(struct verify *v, uint32_t i, uint32_t n, uint8_t w)
 {
     for (uint32_t r = 0; r < n; r++) {
         const uint32_t at = i + r / 4;
 
         if (at >= v->n || (at != v->at && v->insns[at].fn != v->ext))
-            return bad(v, "the operands behind are missing");
-        if (!operand(v, at, r % 4, w))
+            return not_ok(v, "the operands behind are missing");
+        if (!check_operand(v, at, r % 4, w))
             return false;
     }
     return true;
@@ -123,14 +123,14 @@ static uint32_t lists_of(uint32_t n)
 }
 
 /* Elements in d b c e, the first n of four. */
-static bool vector(struct verify *v, uint32_t n, uint8_t w)
+static bool check_vector(struct verify *v, uint32_t n, uint8_t w)
 {
     static const uint8_t at[] = {0, 2, 3, 4};
 
     if (n != 1 && n != 2 && n != 4)
-        return bad(v, "so many elements there are not");
+        return not_ok(v, "so many elements there are not");
     for (uint32_t k = 0; k < n; k++)
-        if (!operand(v, v->at, at[k], w))
+        if (!check_operand(v, v->at, at[k], w))
             return false;
     return true;
 }
@@ -144,24 +144,24 @@ static bool access_fits(struct verify *v, const struct sg_opdef *row, bool store
     const uint8_t a = aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64;
 
     if (SG_AUX_SPACE(aux) > SG_SP_CONST || (row->field[1] != SG_W_ADDRESS && row->field[1] != a))
-        return bad(v, "its address is another than the operation's");
+        return not_ok(v, "its address is another than the operation's");
     for (uint32_t k = 0; k < 4; k++)
         if (row->field[at[k]] != SG_W_VARIES && row->field[at[k]] != (k < n ? w : SG_W_NONE))
-            return bad(v, "its elements are others than the operation's");
-    return operand(v, v->at, 1, a) && vector(v, n, w);
+            return not_ok(v, "its elements are others than the operation's");
+    return check_operand(v, v->at, 1, a) && check_vector(v, n, w);
 }
 
-static bool parameter(struct verify *v, uint32_t bytes)
+static bool check_parameter(struct verify *v, uint32_t bytes)
 {
     const int64_t at = v->insns[v->at].imm;
 
     return (at >= 0 && bytes <= v->param_bytes && (uint64_t)at <= v->param_bytes - bytes) ||
-           bad(v, "outside the parameters");
+           not_ok(v, "outside the parameters");
 }
 
 /* ---- matrices ---- */
 
-static bool mma(struct verify *v, char what)
+static bool check_mma(struct verify *v, char what)
 {
     const uint32_t i = v->at, form = v->insns[i].aux;
     const struct sg_mma_form *f = sg_mma_forms;
@@ -169,15 +169,15 @@ static bool mma(struct verify *v, char what)
     for (uint32_t k = 0; f->shape && k < form; k++)
         f++;
     if (!f->shape || (what == 'i') != (f->c == 'i') || f->c == 'd')
-        return bad(v, "no form of the operation");
-    return registers(v, i, f->na, SG_W_32) && registers(v, i + 1, f->nb, SG_W_32) &&
-           registers(v, i + 2, f->nc, SG_W_32) && registers(v, i + 3, f->nc, SG_W_32 | SG_W_OUT);
+        return not_ok(v, "no form of the operation");
+    return check_registers(v, i, f->na, SG_W_32) && check_registers(v, i + 1, f->nb, SG_W_32) &&
+           check_registers(v, i + 2, f->nc, SG_W_32) && check_registers(v, i + 3, f->nc, SG_W_32 | SG_W_OUT);
 }
 
 static bool mma_f64(struct verify *v)
 {
-    return registers(v, v->at, 1, SG_W_64) && registers(v, v->at + 1, 1, SG_W_64) &&
-           registers(v, v->at + 2, 2, SG_W_64) && registers(v, v->at + 3, 2, SG_W_64 | SG_W_OUT);
+    return check_registers(v, v->at, 1, SG_W_64) && check_registers(v, v->at + 1, 1, SG_W_64) &&
+           check_registers(v, v->at + 2, 2, SG_W_64) && check_registers(v, v->at + 3, 2, SG_W_64 | SG_W_OUT);
 }
 
 static bool mma_f64_16(struct verify *v)
@@ -185,9 +185,9 @@ static bool mma_f64_16(struct verify *v)
     const uint32_t k = v->insns[v->at].aux, b = v->at + lists_of(k / 2);
 
     if (k != 4 && k != 8 && k != 16)
-        return bad(v, "no form of the operation");
-    return registers(v, v->at, k / 2, SG_W_64) && registers(v, b, k / 4, SG_W_64) &&
-           registers(v, b + 1, 4, SG_W_64) && registers(v, b + 2, 4, SG_W_64 | SG_W_OUT);
+        return not_ok(v, "no form of the operation");
+    return check_registers(v, v->at, k / 2, SG_W_64) && check_registers(v, b, k / 4, SG_W_64) &&
+           check_registers(v, b + 1, 4, SG_W_64) && check_registers(v, b + 2, 4, SG_W_64 | SG_W_OUT);
 }
 
 static bool mma_sub(struct verify *v)
@@ -195,13 +195,13 @@ static bool mma_sub(struct verify *v)
     const uint32_t aux = v->insns[v->at].aux, tall = aux & SG_SUB_TALL ? 2 : 1,
                    deep = aux & SG_SUB_DEEP ? 2 : 1;
 
-    return registers(v, v->at, tall * deep, SG_W_32) && registers(v, v->at + 1, deep, SG_W_32) &&
-           registers(v, v->at + 2, 2 * tall, SG_W_32) &&
-           registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
+    return check_registers(v, v->at, tall * deep, SG_W_32) && check_registers(v, v->at + 1, deep, SG_W_32) &&
+           check_registers(v, v->at + 2, 2 * tall, SG_W_32) &&
+           check_registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
 }
 
 /* Number of registers of a matrix; 0: unknown shape or type. */
-static uint32_t fragment(uint32_t shape, char which, uint8_t type)
+static uint32_t matrix_regs(uint32_t shape, char which, uint8_t type)
 {
     const bool sum = type == 'f' || type == 'h' || type == 'i';
 
@@ -214,24 +214,24 @@ static uint32_t fragment(uint32_t shape, char which, uint8_t type)
 static bool wmma_move(struct verify *v, bool load)
 {
     const uint32_t aux = v->insns[v->at].aux;
-    const uint32_t n = fragment(SG_WMMA_SHAPE(aux), SG_WMMA_WHICH(aux), SG_WMMA_TYPE(aux));
+    const uint32_t n = matrix_regs(SG_WMMA_SHAPE(aux), SG_WMMA_WHICH(aux), SG_WMMA_TYPE(aux));
 
     if (!n || SG_WMMA_SPACE(aux) > SG_SP_CONST)
-        return bad(v, "no matrix that there is");
-    return registers(v, v->at + 1, n, SG_W_32 | (load ? SG_W_OUT : 0));
+        return not_ok(v, "no matrix that there is");
+    return check_registers(v, v->at + 1, n, SG_W_32 | (load ? SG_W_OUT : 0));
 }
 
-static bool wmma(struct verify *v)
+static bool check_wmma(struct verify *v)
 {
     const uint32_t shape = v->insns[v->at].aux & 15, types = (uint32_t)v->insns[v->at].imm;
     uint32_t at = v->at + 1;
 
     for (uint32_t k = 0; k < 4; k++) {
-        const uint32_t n = fragment(shape, k > 1 ? 'c' : (char)('a' + k), (uint8_t)(types >> (8 * k)));
+        const uint32_t n = matrix_regs(shape, k > 1 ? 'c' : (char)('a' + k), (uint8_t)(types >> (8 * k)));
 
         if (!n)
-            return bad(v, "no matrix that there is");
-        if (!registers(v, at, n, SG_W_32 | (k == 3 ? SG_W_OUT : 0)))
+            return not_ok(v, "no matrix that there is");
+        if (!check_registers(v, at, n, SG_W_32 | (k == 3 ? SG_W_OUT : 0)))
             return false;
         at += lists_of(n);
     }
@@ -244,8 +244,8 @@ static bool wmma_lane(struct verify *v, const struct sg_opdef *row)
     const uint32_t aux = v->insns[v->at].aux;
 
     if (SG_WMMA_SPACE(aux) > SG_SP_CONST)
-        return bad(v, "no matrix that there is");
-    return SG_WMMA_WHICH(aux) != 'c' || operand(v, v->at, 4, row->field[3]);
+        return not_ok(v, "no matrix that there is");
+    return SG_WMMA_WHICH(aux) != 'c' || check_operand(v, v->at, 4, row->field[3]);
 }
 
 static bool atom128(struct verify *v)
@@ -253,22 +253,22 @@ static bool atom128(struct verify *v)
     const uint32_t i = v->at + 1;
 
     if (i >= v->n || v->insns[i].fn != v->ext)
-        return bad(v, "the operands behind are missing");
-    return operand(v, i, 1, SG_W_64) && operand(v, i, 2, SG_W_64);
+        return not_ok(v, "the operands behind are missing");
+    return check_operand(v, i, 1, SG_W_64) && check_operand(v, i, 2, SG_W_64);
 }
 
-static bool bulk(struct verify *v, bool reduce)
+static bool check_bulk(struct verify *v, bool reduce)
 {
     const struct sg_insn *in = &v->insns[v->at];
     const bool multi = !reduce && (in->imm & SG_BULK_MULTICAST);
     const uint32_t type = in->aux >> 8, size = type < SG_TY_COUNT ? sg_type_size((enum sg_type)type) : 0;
 
     if (reduce && size != 2 && size != 4 && size != 8)
-        return bad(v, "no type that can be added");
-    return operand(v, v->at, 0, multi || (in->imm & SG_BULK_TO_SHARED) ? SG_W_32 : SG_W_64) &&
-           operand(v, v->at, 1, in->imm & SG_BULK_FROM_SHARED ? SG_W_32 : SG_W_64) &&
-           (!(multi || (in->imm & SG_BULK_BARRIER)) || operand(v, v->at, 3, SG_W_32)) &&
-           (!multi || operand(v, v->at, 4, SG_W_32));
+        return not_ok(v, "no type that can be added");
+    return check_operand(v, v->at, 0, multi || (in->imm & SG_BULK_TO_SHARED) ? SG_W_32 : SG_W_64) &&
+           check_operand(v, v->at, 1, in->imm & SG_BULK_FROM_SHARED ? SG_W_32 : SG_W_64) &&
+           (!(multi || (in->imm & SG_BULK_BARRIER)) || check_operand(v, v->at, 3, SG_W_32)) &&
+           (!multi || check_operand(v, v->at, 4, SG_W_32));
 }
 
 /* ---- functions ---- */
@@ -281,41 +281,41 @@ static bool call_entry(struct verify *v, uint32_t at)
 
     if (!c->calls || at > c->ncall_words || c->ncall_words - at < SG_CALL_REGS ||
         c->calls[at + SG_CALL_NREGS] > c->ncall_words - at - SG_CALL_REGS)
-        return bad(v, "no such entry in the table of calls");
+        return not_ok(v, "no such entry in the table of calls");
     for (uint32_t k = 0; k < c->calls[at + SG_CALL_NREGS]; k++) {
         static const uint8_t widths[] = {SG_W_PRED, SG_W_32, SG_W_64, SG_W_NONE};
         const uint32_t r = c->calls[at + SG_CALL_REGS + k], cls = r >> 30;
 
-        if (cls > SG_CALL_64 || !place(c, r & 0x3fffffffu, widths[cls] | SG_W_OUT) ||
+        if (cls > SG_CALL_64 || !check_place(c, r & 0x3fffffffu, widths[cls] | SG_W_OUT) ||
             !sg_verify_units_claim(c, v->units, r & 0x3fffffffu, widths[cls] | SG_W_OUT))
-            return bad(v, "a saved register is outside its registers");
+            return not_ok(v, "a saved register is outside its registers");
         words += cls == SG_CALL_64 ? 2 : 1;
     }
     if (words != c->calls[at + SG_CALL_WORDS] || c->calls[at + SG_CALL_CALLER] > SG_MAX_LOCAL ||
         c->calls[at + SG_CALL_CALLEE] > SG_MAX_LOCAL)
-        return bad(v, "an entry in the table of calls has wrong sizes");
-    return sg_sreg_there(c, SG_SR_FRAME) || bad(v, "a call without a frame");
+        return not_ok(v, "an entry in the table of calls has wrong sizes");
+    return sg_sreg_there(c, SG_SR_FRAME) || not_ok(v, "a call without a frame");
 }
 
-static bool ends(uint8_t rule)
+static bool rule_ends(uint8_t rule)
 {
     return rule == SG_R_BRA || rule == SG_R_BRX || rule == SG_R_EXIT || rule == SG_R_RETURN;
 }
 
 /* Changes which lanes run, or where: forbidden in a span, which runs as a unit. */
-static bool controls(uint8_t rule)
+static bool rule_controls(uint8_t rule)
 {
-    return ends(rule) || rule == SG_R_BRA_IF || rule == SG_R_EXIT_IF || rule == SG_R_SYNC ||
+    return rule_ends(rule) || rule == SG_R_BRA_IF || rule == SG_R_EXIT_IF || rule == SG_R_SYNC ||
            rule == SG_R_ROOM || rule == SG_R_CALL;
 }
 
 /* True if the instruction at distance imm exists; marks it. */
-static bool target(struct verify *v, uint8_t mark)
+static bool check_target(struct verify *v, uint8_t mark)
 {
     const int64_t imm = v->insns[v->at].imm, n = v->n;
 
     if (imm <= -n || imm >= n || v->at + imm < 0 || v->at + imm >= n)
-        return bad(v, "its target is outside the code");
+        return not_ok(v, "its target is outside the code");
     v->marks[v->at + imm] |= mark;
     return true;
 }
@@ -331,21 +331,21 @@ static bool find_targets(struct verify *v)
         const struct sg_opdef *row = sg_op_def_of(in->fn);
 
         if (!row)
-            return bad(v, "no operation");
+            return not_ok(v, "no operation");
         while (depth && end[depth - 1] == v->at)
             depth--;
         v->marks[v->at] |= depth ? M_INSIDE : 0;
-        if (depth && controls(row->rule))
-            return bad(v, "inside of a span");
-        if ((row->rule == SG_R_BRA || row->rule == SG_R_BRA_IF) && !target(v, M_TARGET))
+        if (depth && rule_controls(row->rule))
+            return not_ok(v, "inside of a span");
+        if ((row->rule == SG_R_BRA || row->rule == SG_R_BRA_IF) && !check_target(v, M_TARGET))
             return false;
-        if (row->rule == SG_R_CALL && !target(v, M_CALLEE))
+        if (row->rule == SG_R_CALL && !check_target(v, M_CALLEE))
             return false;
         if (row->rule != SG_R_SPAN && row->rule != SG_R_FPMODE && row->rule != SG_R_FLAT)
             continue;
         if (in->aux >= v->n - v->at - 1 || (row->rule == SG_R_FLAT && in->aux != 1) ||
             (depth && v->at + 1 + in->aux > end[depth - 1]) || depth == MAX_SPANS)
-            return bad(v, "a span that goes too far");
+            return not_ok(v, "a span that goes too far");
         end[depth++] = v->at + 1 + in->aux;
     }
     for (uint32_t k = 0; k < c->ntargets; k++)
@@ -356,10 +356,10 @@ static bool find_targets(struct verify *v)
         v->at = v->n;
         v->list[k++] = ANY_FUNCTION;
         if (n > c->ntargets - k)
-            return bad(v, "a list of targets goes too far");
+            return not_ok(v, "a list of targets goes too far");
         for (uint32_t e = k + n; k < e; k++) {
             if (c->targets[k] >= v->n)
-                return bad(v, "a target of a list is outside the code");
+                return not_ok(v, "a target of a list is outside the code");
             v->marks[c->targets[k]] |= M_TARGET;
         }
     }
@@ -376,17 +376,17 @@ static bool find_functions(struct verify *v)
         const uint8_t m = v->marks[v->at];
 
         if ((m & M_INSIDE) && (m & (M_TARGET | M_CALLEE)))
-            return bad(v, "a target inside of a span");
+            return not_ok(v, "a target inside of a span");
         if (m & M_CALLEE) {
-            if (!v->at || !ends(sg_op_def_of(v->insns[v->at - 1].fn)->rule))
-                return bad(v, "a function that is also reached from in front");
+            if (!v->at || !rule_ends(sg_op_def_of(v->insns[v->at - 1].fn)->rule))
+                return not_ok(v, "a function that is also reached from in front");
             n++;
         }
         v->function[v->at] = n;
     }
     v->at = v->n - 1;
-    if (!ends(sg_op_def_of(v->insns[v->at].fn)->rule))
-        return bad(v, "the code goes on behind its end");
+    if (!rule_ends(sg_op_def_of(v->insns[v->at].fn)->rule))
+        return not_ok(v, "the code goes on behind its end");
     v->at = v->n;
     for (uint32_t k = 0; k < c->ntargets;) {
         const uint32_t first = k, e = ++k + c->targets[first];
@@ -395,7 +395,7 @@ static bool find_functions(struct verify *v)
             if (k == first + 1)
                 v->list[first] = v->function[c->targets[k]];
             if (v->list[first] != v->function[c->targets[k]])
-                return bad(v, "a list of targets in two functions");
+                return not_ok(v, "a list of targets in two functions");
         }
     }
     return true;
@@ -409,40 +409,40 @@ static bool float_mode(uint64_t mode)
 }
 
 /* Allowed only in the kernel's own code; *room: 1 + the entry that room is requested for. */
-static bool control(struct verify *v, const struct sg_opdef *row, uint64_t *room)
+static bool check_control(struct verify *v, const struct sg_opdef *row, uint64_t *room)
 {
     const struct sg_insn *in = &v->insns[v->at];
     const uint64_t asked = *room;
     const uint32_t here = v->function[v->at];
 
-    if (v->marks[v->at] & (M_TARGET | M_CALLEE) || controls(row->rule))
+    if (v->marks[v->at] & (M_TARGET | M_CALLEE) || rule_controls(row->rule))
         *room = 0;
     switch (row->rule) {
     case SG_R_BRA:
     case SG_R_BRA_IF:
-        return v->function[v->at + in->imm] == here || bad(v, "a branch to another function");
+        return v->function[v->at + in->imm] == here || not_ok(v, "a branch to another function");
     case SG_R_BRX:
         if (in->imm < 0 || in->imm >= v->c->ntargets || v->list[in->imm] == NO_LIST)
-            return bad(v, "no such list of targets");
+            return not_ok(v, "no such list of targets");
         return v->list[in->imm] == ANY_FUNCTION || v->list[in->imm] == here ||
-               bad(v, "a branch to another function");
+               not_ok(v, "a branch to another function");
     case SG_R_ROOM:
         *room = (uint64_t)in->aux + 1;
         return call_entry(v, in->aux);
     case SG_R_CALL:
         if ((v->marks[v->at] & (M_TARGET | M_CALLEE)) || asked != (uint64_t)in->aux + 1)
-            return bad(v, "a call that no room was asked for");
+            return not_ok(v, "a call that no room was asked for");
         return call_entry(v, in->aux);
     case SG_R_RETURN:
-        return here || bad(v, "a return from the kernel");
+        return here || not_ok(v, "a return from the kernel");
     case SG_R_FLAT: {
         const struct sg_opdef *next = sg_op_def_of(in[1].fn);
 
         return next->rule == SG_R_PLAIN || next->rule == SG_R_LOAD_P ||
-               bad(v, "it does not go with the next");
+               not_ok(v, "it does not go with the next");
     }
     case SG_R_FPMODE:
-        return float_mode((uint64_t)in->imm) || bad(v, "no mode of floating point");
+        return float_mode((uint64_t)in->imm) || not_ok(v, "no mode of floating point");
     default:
         return true;
     }
@@ -455,36 +455,36 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
 
     switch (row->rule) {
     case SG_R_INDEX:
-        return (in->imm >= 0 && in->imm < row->arg) || bad(v, "its number is too high");
+        return (in->imm >= 0 && in->imm < row->arg) || not_ok(v, "its number is too high");
     case SG_R_ALLOCA:
         if (!in->aux || in->aux > 128 || (in->aux & (in->aux - 1)) || in->imm < 0 || in->imm > SG_MAX_LOCAL)
-            return bad(v, "no size or alignment of a frame");
+            return not_ok(v, "no size or alignment of a frame");
         /* fallthrough */
     case SG_R_STACK:
-        return (sg_sreg_there(c, SG_SR_FRAME) && sg_code_has_top(c)) || bad(v, "alloca without a frame");
+        return (sg_sreg_there(c, SG_SR_FRAME) && sg_code_has_top(c)) || not_ok(v, "alloca without a frame");
     case SG_R_LOAD:
         return access_fits(v, row, false);
     case SG_R_STORE:
         return access_fits(v, row, true);
     case SG_R_LOAD_P:
-        return parameter(v, row->arg);
+        return check_parameter(v, row->arg);
     case SG_R_CP_ASYNC:
-        return in->aux == 4 || in->aux == 8 || in->aux == 16 || bad(v, "a size that there is not");
+        return in->aux == 4 || in->aux == 8 || in->aux == 16 || not_ok(v, "a size that there is not");
     case SG_R_BULK:
     case SG_R_BULK_REDUCE:
-        return bulk(v, row->rule == SG_R_BULK_REDUCE);
+        return check_bulk(v, row->rule == SG_R_BULK_REDUCE);
     case SG_R_CDP:
-        return c->launches || bad(v, "a kernel that launches none");
+        return c->launches || not_ok(v, "a kernel that launches none");
     case SG_R_SURFACE:
         return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4 &&
                 (!row->arg || (SG_TX_VEC(in->aux) == 1 && SG_TX_BYTES(in->aux) >= 4))) ||
-               bad(v, "so many elements there are not");
+               not_ok(v, "so many elements there are not");
     case SG_R_MATRIX:
-        return vector(v, in->aux & 15, row->field[0]);
+        return check_vector(v, in->aux & 15, row->field[0]);
     case SG_R_ATOM128:
         return atom128(v);
     case SG_R_MMA:
-        return mma(v, (char)row->arg);
+        return check_mma(v, (char)row->arg);
     case SG_R_MMA_F64:
         return mma_f64(v);
     case SG_R_MMA_F64_16:
@@ -492,7 +492,7 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     case SG_R_MMA_SUB:
         return mma_sub(v);
     case SG_R_WMMA:
-        return wmma(v);
+        return check_wmma(v);
     case SG_R_WMMA_MOVE:
         return wmma_move(v, row->arg != 0);
     case SG_R_WMMA_LANE:
@@ -502,7 +502,7 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     }
 }
 
-static bool instruction(struct verify *v, const struct sg_opdef *row)
+static bool check_instruction(struct verify *v, const struct sg_opdef *row)
 {
     for (unsigned k = 0; k < SG_FIELDS; k++) {
         uint8_t w = row->field[k];
@@ -513,16 +513,16 @@ static bool instruction(struct verify *v, const struct sg_opdef *row)
         if (kind == SG_W_ADDRESS) {
             w = (w & SG_W_OUT) | (v->insns[v->at].aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64);
             if (SG_AUX_SPACE(v->insns[v->at].aux) > SG_SP_CONST)
-                return bad(v, "its address is in no space that there is");
+                return not_ok(v, "its address is in no space that there is");
         }
-        if (!operand(v, v->at, k, w))
+        if (!check_operand(v, v->at, k, w))
             return false;
     }
     return rule_holds(v, row);
 }
 
 /* Code that runs ahead of blocks: straight-line, computing only values. */
-static bool ahead(struct verify *v, const struct sg_ahead *a)
+static bool check_ahead(struct verify *v, const struct sg_ahead *a)
 {
     v->insns = a->insns;
     v->n = a->n;
@@ -530,30 +530,30 @@ static bool ahead(struct verify *v, const struct sg_ahead *a)
         const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
 
         if (!row || (row->rule != SG_R_PLAIN && row->rule != SG_R_LOAD_P))
-            return bad(v, "no value that can be computed ahead");
-        if (!instruction(v, row))
+            return not_ok(v, "no value that can be computed ahead");
+        if (!check_instruction(v, row))
             return false;
     }
     return true;
 }
 
-static bool layout(struct verify *v)
+static bool check_layout(struct verify *v)
 {
     const struct sg_code *c = v->c;
 
     v->at = v->n;
     if (!sg_verify_sizes(c) || !float_mode(c->mxcsr))
-        return bad(v, "the kernel's sizes do not go together");
+        return not_ok(v, "the kernel's sizes do not go together");
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
         if (sg_sreg_there(c, r) && !lies_in(c->sreg_offset[r], 0, c->slots_begin, 128, 128))
-            return bad(v, "a special register is outside its registers");
+            return not_ok(v, "a special register is outside its registers");
     for (uint32_t k = 0; k < c->nrelocs; k++)
-        if (!place(c, c->relocs[k].offset | SG_OPND_CONST, SG_W_64))
-            return bad(v, "an address is outside the constants");
+        if (!check_place(c, c->relocs[k].offset | SG_OPND_CONST, SG_W_64))
+            return not_ok(v, "an address is outside the constants");
     return true;
 }
 
-static bool code(struct verify *v)
+static bool check_code(struct verify *v)
 {
     uint64_t room = 0;
 
@@ -562,13 +562,13 @@ static bool code(struct verify *v)
     for (v->at = 0; v->at < v->n; v->at++) {
         const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
 
-        if (!instruction(v, row) || !control(v, row, &room))
+        if (!check_instruction(v, row) || !check_control(v, row, &room))
             return false;
     }
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
-        if (!ahead(v, &v->c->ahead[k]))
+        if (!check_ahead(v, &v->c->ahead[k]))
             return false;
-    return sg_verify_units_flat(v->c, v->units) || bad(v, "what is the same in all lanes does not fit");
+    return sg_verify_units_flat(v->c, v->units) || not_ok(v, "what is the same in all lanes does not fit");
 }
 
 int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size)
@@ -582,7 +582,7 @@ int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, siz
                        .size = size};
     int r = SG_ERR_NOMEM;
 
-    if (!layout(&v))
+    if (!check_layout(&v))
         return SG_ERR_PTX;
     snprintf(why, size, "out of memory");
     v.units = sg_verify_units_new(c);
@@ -590,7 +590,7 @@ int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, siz
     v.function = calloc((size_t)c->ninsns + 1, sizeof(*v.function));
     v.list = calloc((size_t)c->ntargets + 1, sizeof(*v.list));
     if (v.units && v.marks && v.function && v.list)
-        r = code(&v) ? SG_OK : SG_ERR_PTX;
+        r = check_code(&v) ? SG_OK : SG_ERR_PTX;
     free(v.units);
     free(v.marks);
     free(v.function);

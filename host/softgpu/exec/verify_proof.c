@@ -17,7 +17,7 @@
  *
  *   rule_R      an accepted instruction of this rule accesses nothing outside (if its target is)
  *   targets     find_targets(): targets, lists and spans are inside; all instructions are known
- *   layout      layout(): special registers, local and shared memory are inside
+ *   layout      check_layout(): special registers, local and shared memory are inside
  *   functions   find_functions(): no target is inside a span, and code does not run past its end
  *
  * Not covered: code that runs ahead of blocks, whose instructions take the same path, and matrix
@@ -75,7 +75,7 @@ static uint8_t marks[N];
 static uint32_t calls[CALL_WORDS];
 static char why[1];
 
-/* A layout accepted by layout(). */
+/* A layout accepted by check_layout(). */
 static struct sg_code any_layout(void)
 {
     struct sg_code c = nondet_code();
@@ -103,7 +103,7 @@ void prove_verify_place(void)
     const uint64_t bytes = kind == SG_W_PRED ? 4 : kind == SG_W_32 ? 128 : 256;
 
     __CPROVER_assume(kind == SG_W_PRED || kind == SG_W_32 || kind == SG_W_64);
-    if (!place(&c, op, w))
+    if (!check_place(&c, op, w))
         return;
     if (op & SG_OPND_CONST) {
         __CPROVER_assert(!(w & SG_W_OUT), "no constant is written");
@@ -120,7 +120,7 @@ void prove_verify_target(void)
 
     __CPROVER_assume(v.at < N);
     insns[v.at] = nondet_insn();
-    if (!target(&v, M_TARGET))
+    if (!check_target(&v, M_TARGET))
         return;
     const __int128 to = (__int128)v.at + insns[v.at].imm;
 
@@ -134,7 +134,7 @@ void prove_verify_parameter(void)
     const uint32_t bytes = nondet_u32();
 
     insns[0] = nondet_insn();
-    if (parameter(&v, bytes))
+    if (check_parameter(&v, bytes))
         __CPROVER_assert(insns[0].imm >= 0 && (__int128)insns[0].imm + bytes <= v.param_bytes,
                          "a parameter is inside");
 }
@@ -195,7 +195,7 @@ void prove_verify_values(void)
         const uint8_t kind = w[k] & SG_W_KIND;
 
         __CPROVER_assume(kind == SG_W_PRED || kind == SG_W_32 || kind == SG_W_64);
-        if (op[k] >= c.slots_begin || !place(&c, op[k], w[k]) ||
+        if (op[k] >= c.slots_begin || !check_place(&c, op[k], w[k]) ||
             !sg_verify_units_claim(&c, units, op[k], w[k]))
             return;
     }
@@ -442,7 +442,7 @@ static void first_of(uint32_t n, uint8_t rule)
         list[k] = nondet_u32();
     __CPROVER_assume(!branches(rule) || (in->imm >= 0 && in->imm < n));
     __CPROVER_assume(!spans(rule) || (n == 2 && in->aux == 0));
-    if (instruction(&v, &op_1) && control(&v, &op_1, &room))
+    if (check_instruction(&v, &op_1) && check_control(&v, &op_1, &room))
         instruction_inside(&c, in, n, v.param_bytes);
 }
 
@@ -486,14 +486,14 @@ void prove_verify_functions(void)
         marks_of[m] = 0;
     if (!find_targets(&v) || !find_functions(&v))
         return;
-    __CPROVER_assert(ends(sg_op_def_of(kernel[MOST - 1].fn)->rule), "nothing goes on behind the end");
+    __CPROVER_assert(rule_ends(sg_op_def_of(kernel[MOST - 1].fn)->rule), "nothing goes on behind the end");
     __CPROVER_assume(i < MOST);
     const struct sg_opdef *row = sg_op_def_of(kernel[i].fn);
 
     if (branches(row->rule))
         __CPROVER_assert(!(marks_of[i + kernel[i].imm] & M_INSIDE), "no target is inside of a span");
     if (spans(row->rule) && i + 1 < MOST && kernel[i].aux)
-        __CPROVER_assert(!controls(sg_op_def_of(kernel[i + 1].fn)->rule), "a span runs as one");
+        __CPROVER_assert(!rule_controls(sg_op_def_of(kernel[i + 1].fn)->rule), "a span runs as one");
     if (row->rule == SG_R_CALL)
         __CPROVER_assert(i + kernel[i].imm > 0, "the kernel is not called");
 }
@@ -504,7 +504,7 @@ void prove_verify_layout(void)
     struct verify v = any_code(&c, 1);
     const uint32_t r = nondet_u32();
 
-    if (!layout(&v))
+    if (!check_layout(&v))
         return;
     __CPROVER_assert(c.slots_begin <= c.slots32 && c.slots32 <= c.slots_end && c.slots_end <= c.regfile_bytes,
                      "the parts of the register file are inside, in their order");

@@ -102,7 +102,7 @@ bool sg_warp_pick(struct sg_warp *w)
 }
 
 /* Gives another group its turn and lets it keep it for a slice. */
-static void rotate(struct sg_warp *w)
+static void next_group(struct sg_warp *w)
 {
     const struct sg_insn *ip = w->ip;
     uint32_t mask = w->mask, next = UINT32_MAX, first = UINT32_MAX;
@@ -219,7 +219,7 @@ int sg_warp_run(struct sg_warp *w)
         case SG_YIELD:
             w->slices++;
             if (w->ngroups && (w->spin || w->slices % FORCE_ROTATE == 0))
-                rotate(w);
+                next_group(w);
             else if (w->ngroups)
                 sg_warp_find_min(w);
             return SG_YIELD;

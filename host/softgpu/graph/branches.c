@@ -111,8 +111,8 @@ static uint64_t bytes_of(const struct sg_graph_memory *m)
 
 /* Subtracts from each pair's sum the memory that is never allocated together with it, because of
    step `at` of pair i. */
-static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, size_t i, bool freed,
-                     bool *after, uint32_t *todo)
+static void subtract_exclusive(const struct sg_program *p, struct pair *pairs, size_t n, size_t i, bool freed,
+                               bool *after, uint32_t *todo)
 {
     const size_t at = freed ? pairs[i].free : pairs[i].alloc;
     const size_t top = freed ? pairs[i].top_free : pairs[i].top_alloc;
@@ -133,7 +133,7 @@ static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, s
     }
 }
 
-/* Limit of edges and steps visited by subtract(); for a larger graph the plain sum counts. */
+/* Limit of edges and steps visited by subtract_exclusive(); for a larger graph the plain sum counts. */
 #define PEAK_WORK_MAX ((size_t)1 << 28)
 
 static bool peak_is_exact(const struct sg_program *p, size_t pairs)
@@ -178,8 +178,8 @@ bool sg_graph_memory_find_peak(struct sg_program *p)
         pairs[i].with = now[pairs[i].m->device];
     }
     for (size_t i = 0; exact && i < n; i++) {
-        subtract(p, pairs, n, i, true, after, todo);
-        subtract(p, pairs, n, i, false, after, todo);
+        subtract_exclusive(p, pairs, n, i, true, after, todo);
+        subtract_exclusive(p, pairs, n, i, false, after, todo);
     }
     for (size_t i = 0; p->edges && i < n; i++) {
         uint64_t *peak = &p->peak[pairs[i].m->device];
@@ -331,7 +331,7 @@ static void *helper_main(void *arg)
     return NULL;
 }
 
-static bool start(void *(*fn)(void *), void *arg)
+static bool start_thread(void *(*fn)(void *), void *arg)
 {
     pthread_attr_t attr;
     pthread_t t;
@@ -347,11 +347,11 @@ static bool start(void *(*fn)(void *), void *arg)
 
 /* Adds a thread to each run with a ready unit and no progress; if no thread is available now,
    later. */
-static void look(struct run *r)
+static void add_threads(struct run *r)
 {
     pthread_mutex_lock(&r->lock);
     if (r->moves == r->seen && watch.helpers < HELPERS_MAX && r->running > r->helpers && any_ready(r) &&
-        start(helper_main, r)) {
+        start_thread(helper_main, r)) {
         r->helpers++;
         watch.helpers++;
     }
@@ -368,7 +368,7 @@ static void *watch_main(void *arg)
     pthread_mutex_lock(&watch.lock);
     for (;;) {
         for (struct run *r = watch.runs; r; r = r->next)
-            look(r);
+            add_threads(r);
         idle = watch.runs ? 0 : idle + 1;
         if (idle > TICKS_IDLE) {
             watch.asleep = true;
@@ -393,7 +393,7 @@ static void watch_begin(struct run *r)
         r->next->pprev = &r->next;
     watch.runs = r;
     if (!watch.started) /* no thread available: the next run tries again */
-        watch.started = start(watch_main, NULL);
+        watch.started = start_thread(watch_main, NULL);
     if (watch.asleep)
         pthread_cond_signal(&watch.wake);
     pthread_mutex_unlock(&watch.lock);
@@ -409,7 +409,7 @@ static void watch_end(struct run *r)
 }
 
 /* False: no memory. */
-static bool begin(struct run *r)
+static bool begin_run(struct run *r)
 {
     const struct sg_level *l = r->l;
 
@@ -424,7 +424,7 @@ static bool begin(struct run *r)
     return true;
 }
 
-static void end(struct run *r)
+static void end_run(struct run *r)
 {
     sg_branch_events_free(r->events);
     free(r->left);
@@ -439,8 +439,8 @@ bool sg_branches_run(const struct sg_level *l, CUresult *result)
     if (!r.left)
         return false;
     r.ready = r.left + n;
-    if (!begin(&r)) {
-        end(&r);
+    if (!begin_run(&r)) {
+        end_run(&r);
         return false;
     }
     pthread_mutex_init(&r.lock, NULL);
@@ -456,7 +456,7 @@ bool sg_branches_run(const struct sg_level *l, CUresult *result)
     pthread_mutex_unlock(&r.lock);
     pthread_mutex_destroy(&r.lock);
     pthread_cond_destroy(&r.changed);
-    end(&r);
+    end_run(&r);
     *result = r.result;
     return true;
 }

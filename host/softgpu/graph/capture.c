@@ -413,7 +413,7 @@ bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r)
 }
 
 /* Takes s into the capture of e. Under the lock. */
-static CUresult join(struct sg_stream *s, const struct sg_front *from)
+static CUresult join_front(struct sg_stream *s, const struct sg_front *from)
 {
     struct sg_capture *c = from->capture;
     struct sg_stream **grown = realloc(c->streams, (c->nstreams + 1) * sizeof(*grown));
@@ -453,7 +453,7 @@ bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r)
     } else if (s->dying) { /* another thread destroys it */
         *r = CUDA_ERROR_INVALID_HANDLE;
     } else if (!sc) {
-        *r = join(s, e->front);
+        *r = join_front(s, e->front);
     } else if (sc != ec) {
         sc->invalid = ec->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_MERGE;

@@ -142,7 +142,7 @@ void sg_device_graph_drop(struct sg_graph_exec *x)
 }
 
 /* Returns a reference: the list has none, and an entry may be about to end. */
-static struct sg_graph_exec *find(uint64_t name)
+static struct sg_graph_exec *find_device_graph(uint64_t name)
 {
     struct sg_graph_exec *x = known;
 
@@ -162,7 +162,7 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
 
     SG_GRAPH_EXEC(x, hGraphExec);
     pthread_mutex_lock(&sg_graph_lock);
-    SG_AUTO struct sg_graph_exec *has = find(name);
+    SG_AUTO struct sg_graph_exec *has = find_device_graph(name);
 
     if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && (!has || has == x)) {
         x->name = name;
@@ -219,15 +219,16 @@ CUresult sg_device_graph_check_op(const struct sg_ctx *ctx, CUgraphNodeType type
                  : CUDA_SUCCESS;
 }
 
-static CUresult check(const struct sg_ctx *ctx, const struct sg_program *p, size_t *work,
-                      CUgraphInstantiateResult *why, uint64_t *node)
+static CUresult check_device_graph(const struct sg_ctx *ctx, const struct sg_program *p, size_t *work,
+                                   CUgraphInstantiateResult *why, uint64_t *node)
 {
     for (size_t i = 0; i < p->n; i++) {
         struct sg_op *op = p->step[i].gop ? p->step[i].gop->op : NULL;
         const char *wrong = NULL;
 
         if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH) {
-            CUresult r = op ? check(ctx, sg_graph_op_program(op), work, why, node) : CUDA_SUCCESS;
+            CUresult r =
+                op ? check_device_graph(ctx, sg_graph_op_program(op), work, why, node) : CUDA_SUCCESS;
 
             if (r != CUDA_SUCCESS)
                 return r;
@@ -247,7 +248,7 @@ CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program
                                CUgraphInstantiateResult *why, uint64_t *node)
 {
     size_t work = 0;
-    CUresult r = check(ctx, p, &work, why, node);
+    CUresult r = check_device_graph(ctx, p, &work, why, node);
 
     if (r == CUDA_SUCCESS && !work) {
         *why = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -259,7 +260,7 @@ CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program
 
 /* ---- asked by kernels ---- */
 
-static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mode)
+static uint32_t queue_device_graph(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mode)
 {
     struct list *to = mode == MODE_TAIL ? &env->tail : mode == MODE_FORGET ? &env->forget : &env->sibling;
     unsigned *count = mode == MODE_TAIL ? &env->tails : &env->forgotten;
@@ -292,10 +293,10 @@ static uint32_t device_launch(struct sg_genv *env, uint64_t exec, uint64_t strea
     uint32_t r = E_INVALID;
 
     pthread_mutex_lock(&sg_graph_lock);
-    SG_AUTO struct sg_graph_exec *x = env ? find(exec) : NULL;
+    SG_AUTO struct sg_graph_exec *x = env ? find_device_graph(exec) : NULL;
 
     if (x && x->uploaded)
-        r = queue(env, x, stream);
+        r = queue_device_graph(env, x, stream);
     pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
@@ -310,8 +311,8 @@ const struct sg_graph_ops sg_device_graph_ops = {.launch = device_launch, .self 
 
 /* ---- running ---- */
 
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth,
-                      unsigned above);
+static CUresult chain_launches(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
+                               unsigned depth, unsigned above);
 
 CUresult sg_device_graph_drain(struct sg_stream *s)
 {
@@ -324,7 +325,7 @@ CUresult sg_device_graph_drain(struct sg_stream *s)
         list_init(&todo);
     list_init(&env->forget);
     pthread_mutex_unlock(&sg_graph_lock);
-    return todo.first ? chain(&todo, NULL, s, env->depth + 1, env->levels) : CUDA_SUCCESS;
+    return todo.first ? chain_launches(&todo, NULL, s, env->depth + 1, env->levels) : CUDA_SUCCESS;
 }
 
 static void set_running(struct glaunch *g, bool running)
@@ -341,8 +342,8 @@ static void set_running(struct glaunch *g, bool running)
 }
 
 /* Runs graphs, with all that they launch, in order. Empties the list in any case. */
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth,
-                      unsigned above)
+static CUresult chain_launches(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
+                               unsigned depth, unsigned above)
 {
     struct sg_genv *outer = sg_genv_now;
     CUresult r = CUDA_SUCCESS;
@@ -384,5 +385,5 @@ CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, stru
     }
     list_init(&todo);
     list_add(&todo, g);
-    return chain(&todo, claim, s, 0, 0);
+    return chain_launches(&todo, claim, s, 0, 0);
 }

@@ -283,20 +283,20 @@ static bool note_edge(struct flat *f, size_t from, size_t to)
 }
 
 /* wide: set when the nodes of g are no chain. */
-static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide);
+static CUresult flatten_graph(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide);
 
 /* The graphs below a node follow its step. */
-static CUresult below(struct sg_node *n, struct flat *f, size_t at, unsigned depth)
+static CUresult append_child_graphs(struct sg_node *n, struct flat *f, size_t at, unsigned depth)
 {
     struct sg_program *p = f->p;
-    CUresult r = n->child ? flatten(n->child, f, depth + 1, &p->step[at].wide) : CUDA_SUCCESS;
+    CUresult r = n->child ? flatten_graph(n->child, f, depth + 1, &p->step[at].wide) : CUDA_SUCCESS;
 
     for (unsigned b = 0; n->cond && b < n->cond->size && r == CUDA_SUCCESS; b++) {
         size_t head = p->n++;
 
         p->step[head].type = CU_GRAPH_NODE_TYPE_GRAPH;
         p->step[head].other = SIZE_MAX;
-        r = flatten(n->cond->body[b], f, depth + 1, &p->step[head].wide);
+        r = flatten_graph(n->cond->body[b], f, depth + 1, &p->step[head].wide);
         p->step[head].child = (uint32_t)(p->n - head - 1);
     }
     p->step[at].child = (uint32_t)(p->n - at - 1);
@@ -305,7 +305,7 @@ static CUresult below(struct sg_node *n, struct flat *f, size_t at, unsigned dep
     return r;
 }
 
-static uint64_t mix(uint64_t v)
+static uint64_t mix_hash(uint64_t v)
 {
     v = (v ^ (v >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
     return v ^ (v >> 29);
@@ -315,8 +315,8 @@ static uint64_t mix(uint64_t v)
  * Appends the step of a node whose dependencies already have steps. first: start of its graph;
  * *last: the previous unit, SIZE_MAX: none; *wide: set if the step does not wait for that unit.
  */
-static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *last, bool *wide,
-                       unsigned depth)
+static CUresult append_node(struct sg_node *n, struct flat *f, size_t first, size_t *last, bool *wide,
+                            unsigned depth)
 {
     bool follows = *last == SIZE_MAX;
     struct sg_program *p = f->p;
@@ -335,7 +335,7 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     for (size_t k = 0; k < n->ndeps; k++) { /* in whatever order they are listed */
         CUgraphEdgeData e = sg_node_edge(n, k);
 
-        st->edges += mix((n->deps[k]->pos - first + 1) << 16 | e.type << 8 | e.from_port);
+        st->edges += mix_hash((n->deps[k]->pos - first + 1) << 16 | e.type << 8 | e.from_port);
         follows |= n->deps[k]->pos == *last;
         if (!note_edge(f, n->deps[k]->pos, at))
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -362,12 +362,12 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
                  (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
     n->mark = true;
-    return n->child || n->cond ? below(n, f, at, depth) : CUDA_SUCCESS;
+    return n->child || n->cond ? append_child_graphs(n, f, at, depth) : CUDA_SUCCESS;
 }
 
 /* Appends g's nodes in an order that respects its edges; among the possible nodes, in order of
    creation. */
-static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide)
+static CUresult flatten_graph(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide)
 {
     size_t done = 0, first = f->p->n, last = SIZE_MAX;
     CUresult r = CUDA_SUCCESS;
@@ -390,7 +390,7 @@ static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool
     if (!order)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < done && r == CUDA_SUCCESS; i++)
-        r = append(g->nodes[order[i]], f, first, &last, wide, depth);
+        r = append_node(g->nodes[order[i]], f, first, &last, wide, depth);
     free(order);
     if (r != CUDA_SUCCESS)
         return r;
@@ -431,7 +431,7 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
         return CUDA_ERROR_OUT_OF_MEMORY;
     atomic_init(&f.p->refs, 1);
     f.p->steps = n;
-    r = flatten(g, &f, 0, &f.p->wide);
+    r = flatten_graph(g, &f, 0, &f.p->wide);
     sg_urefs_sort(&f.p->urefs);
     if (r == CUDA_SUCCESS)
         r = sg_program_check_levels(f.p->levels);

@@ -7,7 +7,7 @@
 struct graph_op {
     struct sg_op op;
     SG_COUNTED struct sg_program *program; /* a reference */
-    SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see order() */
+    SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see serialise_launch() */
     SG_OWNED struct sg_gclaim *claim;      /* claim of memory; or NULL */
 };
 
@@ -233,7 +233,7 @@ static void issue_events(const struct sg_program *p, struct sg_op *op, struct sg
 }
 
 /* Launches of an executable graph are serialised, whichever streams they use (documented). */
-static bool order(struct sg_graph_exec *x, struct sg_op *op, struct sg_stream *s)
+static bool serialise_launch(struct sg_graph_exec *x, struct sg_op *op, struct sg_stream *s)
 {
     bool ok = true;
 
@@ -258,7 +258,7 @@ static void graph_issued(struct sg_op *op, struct sg_stream *s)
         o->claim->issued = true;
     if (o->exec)
         sg_graph_exec_uploaded(o->exec);
-    if (o->exec && !order(o->exec, op, s)) {
+    if (o->exec && !serialise_launch(o->exec, op, s)) {
         sg_device_fail("no memory for the order of graph launches");
         sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
     }

@@ -18,12 +18,12 @@ static struct account {
     uint64_t used, used_high, reserved, reserved_high;
 } account[SG_MAX_DEVICES];
 
-static uint64_t rounded(uint64_t size)
+static uint64_t rounded_size(uint64_t size)
 {
     return (size + 511) & ~511ull; /* as memory is given out */
 }
 
-static bool take(int device, uint64_t bytes)
+static bool reserve_bytes(int device, uint64_t bytes)
 {
     struct account *a = &account[device];
     uint64_t more = a->used + bytes > a->reserved ? a->used + bytes - a->reserved : 0;
@@ -39,7 +39,7 @@ static bool take(int device, uint64_t bytes)
     return true;
 }
 
-static void give(int device, uint64_t bytes)
+static void return_bytes(int device, uint64_t bytes)
 {
     account[device].used -= bytes;
 }
@@ -84,21 +84,21 @@ static CUresult gmem_new(struct sg_graph *g, int device, uint64_t size, struct s
 }
 
 /* The allocation that starts there. */
-static struct sg_graph_memory *find(uint64_t addr)
+static struct sg_graph_memory *find_graph_memory(uint64_t addr)
 {
     struct sg_mem_info info;
 
     return sg_mem_find(addr, &info) && info.base == addr ? info.graph : NULL;
 }
 
-static void claim(struct sg_graph_memory *m)
+static void claim_memory(struct sg_graph_memory *m)
 {
     sg_graph_memory_get(m);
     if (m->claims++ == 0)
         sg_mem_set_dormant(m->addr, false);
 }
 
-static void unclaim(struct sg_graph_memory *m)
+static void unclaim_memory(struct sg_graph_memory *m)
 {
     if (--m->claims == 0)
         sg_mem_set_dormant(m->addr, true);
@@ -108,14 +108,14 @@ static void unclaim(struct sg_graph_memory *m)
 /* Ends a claim whose memory was charged when it was announced. */
 static void end_claim(struct sg_graph_memory *m)
 {
-    give(m->device, rounded(m->size));
-    unclaim(m);
+    return_bytes(m->device, rounded_size(m->size));
+    unclaim_memory(m);
 }
 
 /* ---- launches ---- */
 
 /* The effect of a step when the launch is issued. Returns false if it must be undone. */
-static CUresult announce(const struct sg_program *p, size_t i, bool again, struct sg_gclaim *c)
+static CUresult announce_step(const struct sg_program *p, size_t i, bool again, struct sg_gclaim *c)
 {
     struct sg_graph_memory *m = p->step[i].mem;
 
@@ -133,9 +133,9 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
         return again ? CUDA_SUCCESS /* as freed and allocated again */
                      : sg_fail(CUDA_ERROR_INVALID_VALUE,
                                "cuGraphLaunch: memory of the launch before is not freed");
-    if (!take(m->device, rounded(m->size)))
+    if (!reserve_bytes(m->device, rounded_size(m->size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    claim(m);
+    claim_memory(m);
     m->unfreed = true;
     m->by = c;
     c->taken[i] = true;
@@ -143,11 +143,11 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
 }
 
 /*
- * Undoes announce(). Other threads may have made calls meanwhile: memory that the launch would have
+ * Undoes announce_step(). Other threads may have made calls meanwhile: memory that the launch would have
  * allocated may have been freed, and then the claim ends with that call; memory that it would have
  * freed may have been allocated again, and then it is freed here.
  */
-static void revoke(const struct sg_program *p, struct sg_gclaim *c)
+static void revoke_steps(const struct sg_program *p, struct sg_gclaim *c)
 {
     for (size_t i = p->n; i-- > 0;) {
         struct sg_graph_memory *m = p->step[i].mem;
@@ -175,12 +175,12 @@ static bool hold_peak(struct sg_ghold *h, const uint64_t peak[SG_MAX_DEVICES])
 
     for (d = 0; d < SG_MAX_DEVICES; d++) {
         more[d] = peak[d] > h->held[d] ? peak[d] - h->held[d] : 0;
-        if (more[d] && !take(d, more[d]))
+        if (more[d] && !reserve_bytes(d, more[d]))
             break;
     }
     if (d < SG_MAX_DEVICES) {
         while (d-- > 0)
-            give(d, more[d]);
+            return_bytes(d, more[d]);
         return false;
     }
     for (d = 0; d < SG_MAX_DEVICES; d++)
@@ -194,7 +194,7 @@ static void let_peak_go(struct sg_ghold *h)
     if (--h->pending)
         return;
     for (int d = 0; d < SG_MAX_DEVICES; d++) {
-        give(d, h->held[d]);
+        return_bytes(d, h->held[d]);
         h->held[d] = 0;
     }
 }
@@ -212,12 +212,12 @@ CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *
     c->hold = hold;
     for (size_t i = 0; i < p->n && r == CUDA_SUCCESS; i++) {
         if (p->step[i].mem)
-            r = announce(p, i, again, c);
+            r = announce_step(p, i, again, c);
     }
     if (r == CUDA_SUCCESS && !hold_peak(hold, p->peak))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
-        revoke(p, c);
+        revoke_steps(p, c);
         free(c->taken);
         free(c);
         return r == CUDA_ERROR_OUT_OF_MEMORY
@@ -240,11 +240,11 @@ void sg_gclaim_step(const struct sg_program *p, struct sg_gclaim *c, size_t i)
         /* The two are unordered and the free comes first: no claim ends or begins. */
     } else if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         if (other != SIZE_MAX)
-            claim(m);
+            claim_memory(m);
     } else {
         if (other == SIZE_MAX)
-            give(m->device, rounded(m->size));
-        unclaim(m);
+            return_bytes(m->device, rounded_size(m->size));
+        unclaim_memory(m);
     }
     pthread_mutex_unlock(&sg_graph_lock);
 }
@@ -255,7 +255,7 @@ void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c)
         return;
     pthread_mutex_lock(&sg_graph_lock);
     if (!c->issued)
-        revoke(p, c);
+        revoke_steps(p, c);
     /* Frees the memory that an aborted launch would have freed. */
     for (size_t i = 0; c->issued && i < p->n; i++) {
         const struct sg_step *st = &p->step[i];
@@ -263,9 +263,9 @@ void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c)
         if (!st->mem || st->type != CU_GRAPH_NODE_TYPE_MEM_FREE || c->ran[i])
             continue;
         if (st->other == SIZE_MAX)
-            give(st->mem->device, rounded(st->mem->size));
+            return_bytes(st->mem->device, rounded_size(st->mem->size));
         if (st->other == SIZE_MAX || c->ran[st->other])
-            unclaim(st->mem);
+            unclaim_memory(st->mem);
     }
     let_peak_go(c->hold);
     pthread_mutex_unlock(&sg_graph_lock);
@@ -278,7 +278,7 @@ CUresult sg_graph_memory_free(uint64_t addr, struct sg_graph_memory **out)
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
     pthread_mutex_lock(&sg_graph_lock);
-    struct sg_graph_memory *m = find(addr);
+    struct sg_graph_memory *m = find_graph_memory(addr);
 
     if (m && m->unfreed) {
         m->unfreed = false;
@@ -400,7 +400,7 @@ CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *depende
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
     pthread_mutex_lock(&sg_graph_lock);
-    struct sg_graph_memory *m = find(addr);
+    struct sg_graph_memory *m = find_graph_memory(addr);
 
     if (m)
         r = may_add(g, m);
@@ -465,7 +465,7 @@ bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r)
     captured = s->front->capture != NULL;
     if (captured) {
         struct sg_graph *g = s->front->capture->graph;
-        struct sg_graph_memory *m = find(dptr);
+        struct sg_graph_memory *m = find_graph_memory(dptr);
 
         *r = s->front->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
              : m                        ? may_add(g, m)

@@ -49,7 +49,7 @@ static void *destroy_main(void *arg)
 }
 
 /* Starts the thread before the first object exists, so that its start cannot fail later. */
-static bool start(void)
+static bool start_destroyer(void)
 {
     pthread_t t;
 
@@ -197,7 +197,7 @@ bool sg_urefs_drop(struct sg_urefs *l, const struct sg_uobj *u, unsigned count, 
 
 bool sg_uobj_new(void *ptr, CUhostFn destroy, unsigned refs, CUuserObject *out)
 {
-    struct sg_uobj *u = start() ? calloc(1, sizeof(*u)) : NULL;
+    struct sg_uobj *u = start_destroyer() ? calloc(1, sizeof(*u)) : NULL;
 
     if (!u)
         return false;

@@ -22,7 +22,7 @@ static bool in_range(uint64_t off, uint64_t n, uint64_t max)
     return off <= max && n <= max - off;
 }
 
-static void span(struct sg_elf_info *info, uint64_t end)
+static void extend_to(struct sg_elf_info *info, uint64_t end)
 {
     if (end > info->size)
         info->size = end;
@@ -42,14 +42,14 @@ bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out)
         return false;
     out->is_cubin = eh.e_machine == SG_EM_CUDA;
     out->sm = eh.e_ident[EI_ABIVERSION] >= 8 ? (eh.e_flags >> 8) & 0xff : eh.e_flags & 0xff;
-    span(out, eh.e_ehsize);
+    extend_to(out, eh.e_ehsize);
 
     if (eh.e_shnum) {
         uint64_t table = (uint64_t)eh.e_shnum * sizeof(Elf64_Shdr);
 
         if (eh.e_shentsize != sizeof(Elf64_Shdr) || !in_range(eh.e_shoff, table, max))
             return false;
-        span(out, eh.e_shoff + table);
+        extend_to(out, eh.e_shoff + table);
         for (unsigned i = 0; i < eh.e_shnum; i++) {
             Elf64_Shdr sh;
 
@@ -58,7 +58,7 @@ bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out)
                 continue;
             if (!in_range(sh.sh_offset, sh.sh_size, max))
                 return false;
-            span(out, sh.sh_offset + sh.sh_size);
+            extend_to(out, sh.sh_offset + sh.sh_size);
         }
     }
     if (eh.e_phnum) {
@@ -66,14 +66,14 @@ bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out)
 
         if (eh.e_phentsize != sizeof(Elf64_Phdr) || !in_range(eh.e_phoff, table, max))
             return false;
-        span(out, eh.e_phoff + table);
+        extend_to(out, eh.e_phoff + table);
         for (unsigned i = 0; i < eh.e_phnum; i++) {
             Elf64_Phdr ph;
 
             memcpy(&ph, p + eh.e_phoff + i * sizeof(ph), sizeof(ph));
             if (!in_range(ph.p_offset, ph.p_filesz, max))
                 return false;
-            span(out, ph.p_offset + ph.p_filesz);
+            extend_to(out, ph.p_offset + ph.p_filesz);
         }
     }
     return true;

@@ -84,7 +84,7 @@ static bool next_entry(const uint8_t *data, uint64_t size, uint64_t *pos, struct
 }
 
 /* Prefers the highest target that the device has, then the lowest above it. */
-static bool better(unsigned arch, unsigned than, unsigned cc)
+static bool better_target(unsigned arch, unsigned than, unsigned cc)
 {
     if (!than)
         return true;
@@ -114,7 +114,7 @@ static CUresult drop_padding(struct sg_image *img, uint64_t unpacked)
     return CUDA_SUCCESS;
 }
 
-static CUresult unpack(const struct entry *e, struct sg_unpack *u, struct sg_image *out)
+static CUresult unpack_entry(const struct entry *e, struct sg_unpack *u, struct sg_image *out)
 {
     uint64_t full = e->full_size && e->packed_size ? e->full_size : e->payload_size;
     bool ok;
@@ -152,7 +152,7 @@ static CUresult unpack(const struct entry *e, struct sg_unpack *u, struct sg_ima
     return drop_padding(out, full);
 }
 
-static void note(char *has, size_t cap, const struct entry *e)
+static void note_target(char *has, size_t cap, const struct entry *e)
 {
     size_t n = strlen(has);
 
@@ -178,11 +178,11 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpac
             return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: an entry is malformed");
         if (e.kind != KIND_PTX && e.kind != KIND_ELF)
             continue; /* LTO-IR and future kinds: cannot run here */
-        note(out->has, sizeof(out->has), &e);
+        note_target(out->has, sizeof(out->has), &e);
         out->native |= e.kind == KIND_ELF && e.arch / 10 == (unsigned)cc / 10 && e.arch <= (unsigned)cc;
-        if (e.kind == KIND_PTX && better(e.arch, best.arch, (unsigned)cc))
+        if (e.kind == KIND_PTX && better_target(e.arch, best.arch, (unsigned)cc))
             best = e;
-        if (e.kind == KIND_ELF && better(e.arch, sass.arch, (unsigned)cc))
+        if (e.kind == KIND_ELF && better_target(e.arch, sass.arch, (unsigned)cc))
             sass = e;
     }
     out->shadowed = best.arch > (unsigned)cc && sass.payload && sass.arch <= (unsigned)cc;
@@ -192,5 +192,5 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpac
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
                        "fat binary has neither PTX, which is all that this device runs, nor SASS");
     out->is_elf = best.kind == KIND_ELF;
-    return out->is_elf && u->ptx_only ? CUDA_SUCCESS : unpack(&best, u, out);
+    return out->is_elf && u->ptx_only ? CUDA_SUCCESS : unpack_entry(&best, u, out);
 }

@@ -50,7 +50,7 @@ bool sg_jit_mem_init(void)
     return true;
 }
 
-static size_t grains(size_t n)
+static size_t grains_of(size_t n)
 {
     return (n + GRAIN - 1) & ~(size_t)(GRAIN - 1);
 }
@@ -75,12 +75,12 @@ void *sg_jit_mem_put(const uint8_t *code, size_t n)
 
     n = n ? n : 1;
     pthread_mutex_lock(&mem.lock);
-    if (btr_reserve(&mem.holes) && btr_first_of_weight(&mem.holes, 0, grains(n), &hole) &&
+    if (btr_reserve(&mem.holes) && btr_first_of_weight(&mem.holes, 0, grains_of(n), &hole) &&
         write_code(hole.key, code, n)) {
         p = mem.run + hole.key;
         btr_remove(&mem.holes, hole.key, NULL);
-        if (hole.weight > grains(n))
-            btr_insert(&mem.holes, hole.key + grains(n), hole.weight - grains(n), NULL);
+        if (hole.weight > grains_of(n))
+            btr_insert(&mem.holes, hole.key + grains_of(n), hole.weight - grains_of(n), NULL);
     }
     pthread_mutex_unlock(&mem.lock);
     return p;
@@ -89,7 +89,7 @@ void *sg_jit_mem_put(const uint8_t *code, size_t n)
 void sg_jit_mem_free(void *p, size_t n)
 {
     struct btr_item left, right;
-    uint64_t at, size = grains(n ? n : 1);
+    uint64_t at, size = grains_of(n ? n : 1);
 
     if (!p)
         return;

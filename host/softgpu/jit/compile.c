@@ -36,7 +36,7 @@ static bool has_fp16(void)
     return (!isa || strcmp(isa, "avx512")) && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
-static void init(void)
+static void init_compiler(void)
 {
     const char *env = getenv("VGPU_SOFT_JIT");
 
@@ -69,7 +69,7 @@ static void init(void)
 
 void sg_jit_init(void)
 {
-    pthread_once(&once, init);
+    pthread_once(&once, init_compiler);
 }
 
 bool sg_jit_available(void)
@@ -210,7 +210,7 @@ u32 sg_jit_insn(struct jit *j, u32 i)
     return n;
 }
 
-static void block(struct jit *j, u32 first)
+static void compile_block(struct jit *j, u32 first)
 {
     const struct sg_code *c = j->code;
     struct buf *b = B(j);
@@ -274,17 +274,17 @@ static void block(struct jit *j, u32 first)
 }
 
 /* The block twice, if that helps: for lanes whose distances stay the same, then for all others. */
-static void both(struct jit *j, u32 first)
+static void compile_twice(struct jit *j, u32 first)
 {
     if (!j->masked && sg_jit_affine_find(j, first)) {
         sg_jit_affine_enter(j);
-        block(j, first);
+        compile_block(j, first);
         sg_jit_affine_leave(j, first);
     }
-    block(j, first);
+    compile_block(j, first);
 }
 
-static void enter(struct jit *j)
+static void emit_entry(struct jit *j)
 {
     static const u8 push[] = {0x55, 0x53, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
     struct buf *b = B(j);
@@ -303,11 +303,11 @@ static void enter(struct jit *j)
 }
 
 /* The way in for the interpreter. */
-static void outside(struct jit *j, u32 i)
+static void emit_outer_entry(struct jit *j, u32 i)
 {
     struct buf *b = B(j);
 
-    enter(j);
+    emit_entry(j);
     alu_mem_imm8(b, false, 7, G_WARP, offsetof(struct sg_warp, mask), 0xff); /* all lanes? */
     j->masked = JIT_ALL;
     sg_jit_jump_to(j, jcc(b, JE), i);
@@ -373,7 +373,7 @@ static void emit_stub(struct jit *j, const struct stub *s)
 }
 
 /* Compiles the code that runs ahead of blocks as a separate function. Returns its start. */
-static size_t ahead(struct jit *j, const struct sg_ahead *a)
+static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
 {
     static const u8 none[] = {0x31, 0xc0}; /* xor eax, eax: SG_NEXT */
     const size_t at = j->b.n;
@@ -387,7 +387,7 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
     j->code = &list;
     j->masked = JIT_ALL;
     j->ahead_of = true;
-    enter(j);
+    emit_entry(j);
     sg_jv_forget(j);
     for (u32 i = 0; i < a->n && !j->b.failed;)
         i += sg_jit_insn(j, i);
@@ -420,7 +420,7 @@ void sg_jit_complete(struct jit *j)
     j->b.failed |= !whole;
 }
 
-static void compile(struct jit *j)
+static void compile_code(struct jit *j)
 {
     struct sg_code *c = j->code;
     size_t common[JIT_COMMON];
@@ -431,15 +431,15 @@ static void compile(struct jit *j)
         if (j->leader[i] != 1)
             continue;
         j->outside[i] = j->b.n + 1;
-        outside(j, i);
+        emit_outer_entry(j, i);
         for (u8 k = 0; k < JIT_VERSIONS; k++) {
             j->masked = k;
             j->entry[k][i] = j->b.n;
-            both(j, i);
+            compile_twice(j, i);
         }
     }
     for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
-        j->ahead[k] = c->ahead[k].n ? ahead(j, &c->ahead[k]) + 1 : 0;
+        j->ahead[k] = c->ahead[k].n ? compile_ahead(j, &c->ahead[k]) + 1 : 0;
     for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
         emit_stub(j, &j->stubs[k]);
     sg_jit_common(j, common);
@@ -477,7 +477,7 @@ void sg_jit_make(struct jit *j)
     j->addresses = sg_code_addresses(c);
     if (j->leader && j->addresses && j->kill && j->entry[0] && j->entry[1] && j->entry[2] && j->outside &&
         c->handlers) {
-        compile(j);
+        compile_code(j);
         at = j->b.failed ? NULL : sg_jit_mem_put(j->b.p, j->b.n);
     }
     if (at) {

@@ -20,7 +20,7 @@ struct live {
     u64 *in;
 };
 
-static bool tracked(const struct sg_code *c, u32 op)
+static bool is_tracked(const struct sg_code *c, u32 op)
 {
     return !(op & SG_OPND_CONST) &&
            op < c->slots_end; /* hoisted values are not written here: they never die */
@@ -37,23 +37,23 @@ static void scan_back(const struct sg_code *c, u32 i, u64 *live, u8 *kill)
 
         if (!(def >> k & 1))
             continue;
-        if (!tracked(c, op) || (live[s >> 6] >> (s & 63) & 1))
+        if (!is_tracked(c, op) || (live[s >> 6] >> (s & 63) & 1))
             dead = 0;
-        if (tracked(c, op) && !(def & F_PARTIAL))
+        if (is_tracked(c, op) && !(def & F_PARTIAL))
             live[s >> 6] &= ~(1ull << (s & 63));
-        if (tracked(c, op) && (def & F_PARTIAL))
+        if (is_tracked(c, op) && (def & F_PARTIAL))
             live[s >> 6] |= 1ull << (s & 63);
     }
     for (k = 0; k < 5; k++) {
         const u32 op = *sg_jit_field(in, k), s = op >> 7;
 
-        if ((use >> k & 1) && tracked(c, op) && !(live[s >> 6] >> (s & 63) & 1))
+        if ((use >> k & 1) && is_tracked(c, op) && !(live[s >> 6] >> (s & 63) & 1))
             out |= 1u << k;
     }
     for (k = 0; k < 5; k++) {
         const u32 op = *sg_jit_field(in, k), s = op >> 7;
 
-        if ((use >> k & 1) && tracked(c, op))
+        if ((use >> k & 1) && is_tracked(c, op))
             live[s >> 6] |= 1ull << (s & 63);
     }
     if (kill)

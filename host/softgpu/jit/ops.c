@@ -92,7 +92,7 @@ static void shift_imm(struct jit *j, bool wide, u32 kind, u32 d, u32 a, u32 n)
 }
 
 /* 32 lanes of 32 bits as 64: half `half` of chunk v, in register to. */
-static void extend(struct jit *j, u32 to, u32 v, u32 half, bool sign)
+static void extend_half(struct jit *j, u32 to, u32 v, u32 half, bool sign)
 {
     if (half) {
         evi(B(j), EXTRACT4, v, 0, to, 0, 0, 1);
@@ -106,7 +106,7 @@ static u32 get_extended(struct jit *j, u32 op, u32 h, u32 to, bool sign)
 {
     const u32 v = sg_jv_get(j, op, h >> 1);
 
-    extend(j, to, v, sg_jit_flat(j, op) ? 0 : h & 1, sign);
+    extend_half(j, to, v, sg_jit_flat(j, op) ? 0 : h & 1, sign);
     return to;
 }
 
@@ -355,7 +355,7 @@ static bool e_widen(struct jit *j, const struct sg_insn *in, u32 sign)
     for (u32 h = 0; h < sg_jit_chunks(j, in, true); h++) {
         const u32 a = sg_jv_get(j, in->a, h >> 1), d = sg_jv_new(j);
 
-        extend(j, d, a, sg_jit_flat(j, in->a) ? 0 : h & 1, sign);
+        extend_half(j, d, a, sg_jit_flat(j, in->a) ? 0 : h & 1, sign);
         sg_jv_bind(j, in->d, h, d);
         sg_jv_unpin(j);
     }

@@ -28,7 +28,7 @@ static void bind_results(struct jit *j, const struct sg_insn *in, const u32 *d)
 }
 
 /* The halves in the low words of the lanes of v, as f32. */
-static void widen(struct jit *j, u32 to, u32 v)
+static void widen_half(struct jit *j, u32 to, u32 v)
 {
     ev(B(j), MOVDW, v, 0, to, 0, 0);
     ev(B(j), CVTPH2PS, to, 0, to, 0, 0);
@@ -45,7 +45,7 @@ static void widen_pairs(struct jit *j, u32 to, u32 v, bool upper)
 }
 
 /* Rounds the f32 of register v to nearest: the low words of the lanes of register to, its canonical NaN as in PTX. Clobbers RAX, k1. */
-static void narrow(struct jit *j, u32 to, u32 v)
+static void narrow_half(struct jit *j, u32 to, u32 v)
 {
     struct buf *b = B(j);
 
@@ -155,7 +155,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 }
 
 /* True if this instruction converts register `from`, whose value dies, to a half in register `to`. */
-static bool narrows(const struct jit *j, const struct sg_insn *in, u32 from, u32 to)
+static bool narrows_half(const struct jit *j, const struct sg_insn *in, u32 from, u32 to)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
 
@@ -172,8 +172,8 @@ bool sg_jit_halves_follow(const struct jit *j, const struct sg_insn *in)
         j->leader[i + 1] || j->leader[i + 2] || j->leader[i + 3] || (~j->kill[i + 3] & (F_A | F_B)) ||
         pack->a == pack->b || x[0].d == x[1].a || pack->fn != sg_op_find("mov.pack.2x16"))
         return false;
-    return (narrows(j, &x[0], low, pack->a) && narrows(j, &x[1], high, pack->b)) ||
-           (narrows(j, &x[0], high, pack->b) && narrows(j, &x[1], low, pack->a));
+    return (narrows_half(j, &x[0], low, pack->a) && narrows_half(j, &x[1], high, pack->b)) ||
+           (narrows_half(j, &x[0], high, pack->b) && narrows_half(j, &x[1], low, pack->a));
 }
 
 void sg_jit_halves_load(struct jit *j, const u32 *d, s32 disp)
@@ -316,10 +316,10 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        widen(j, 1, a);
-        widen(j, 2, b);
+        widen_half(j, 1, a);
+        widen_half(j, 2, b);
         ev(x, sg_vop_of(arg), 1, 1, 2, 0, 0);
-        narrow(j, d, 1);
+        narrow_half(j, d, 1);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -395,11 +395,11 @@ static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
         }
         if (pair)
             continue;
-        widen(j, 1, a);
-        widen(j, 2, b);
-        widen(j, 3, c);
+        widen_half(j, 1, a);
+        widen_half(j, 2, b);
+        widen_half(j, 3, c);
         odd(j);
-        narrow(j, d, 4);
+        narrow_half(j, d, 4);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     if (pair) {

@@ -87,25 +87,25 @@ static u32 key_of(const struct jit *j, u32 op, u32 h)
 }
 
 /* A register of `some`, not 0. The mask says to a checked index that it is one. */
-static u32 lowest(u32 some)
+static u32 lowest_bit(u32 some)
 {
     return (u32)__builtin_ctz(some) & (V_COUNT - 1);
 }
 
 /* Where a chunk is looked for first. */
-static u8 *guess(struct jit *j, u32 key)
+static u8 *guess_of(struct jit *j, u32 key)
 {
     return &j->guess[key >> 6 & (sizeof(j->guess) - 1)];
 }
 
-static u32 find(struct jit *j, u32 key)
+static u32 find_chunk(struct jit *j, u32 key)
 {
-    const u32 first = *guess(j, key) & (V_COUNT - 1);
+    const u32 first = *guess_of(j, key) & (V_COUNT - 1);
 
     if (j->v.held >> first & 1 && j->v.key[first] == key)
         return first;
     for (u32 left = j->v.held; left; left &= left - 1) {
-        const u32 i = lowest(left);
+        const u32 i = lowest_bit(left);
 
         if (j->v.key[i] == key)
             return i;
@@ -113,33 +113,33 @@ static u32 find(struct jit *j, u32 key)
     return 0;
 }
 
-static void drop(struct jit *j, u32 i)
+static void drop_vector(struct jit *j, u32 i)
 {
     j->v.held &= ~(1u << i);
     j->v.dirty &= ~(1u << i);
     j->v.low_bytes &= ~(1u << i);
 }
 
-static void pin(struct jit *j, u32 i)
+static void pin_vector(struct jit *j, u32 i)
 {
     j->pinned |= 1u << i;
     j->used[i] = ++j->clock;
 }
 
-static void hold(struct jit *j, u32 i, u32 key)
+static void hold_chunk(struct jit *j, u32 i, u32 key)
 {
     j->v.key[i] = key;
     j->v.held |= 1u << i;
-    *guess(j, key) = (u8)i;
+    *guess_of(j, key) = (u8)i;
 }
 
 /* The register of `some`, not 0, that was used longest ago. */
-static u32 oldest(const struct jit *j, u32 some)
+static u32 oldest_vector(const struct jit *j, u32 some)
 {
-    u32 best = lowest(some);
+    u32 best = lowest_bit(some);
 
     while (some &= some - 1) {
-        const u32 i = lowest(some);
+        const u32 i = lowest_bit(some);
 
         if (j->used[i] < j->used[best])
             best = i;
@@ -156,7 +156,7 @@ u32 sg_jv_new(struct jit *j)
         j->b.failed = true;
         return 0;
     }
-    i = empty ? lowest(empty) : oldest(j, some);
+    i = empty ? lowest_bit(empty) : oldest_vector(j, some);
     if (j->v.dirty >> i & 1)
         sg_jv_store(j, i, j->v.key[i]);
     sg_jv_take(j, i);
@@ -165,8 +165,8 @@ u32 sg_jv_new(struct jit *j)
 
 void sg_jv_take(struct jit *j, u32 v)
 {
-    drop(j, v);
-    pin(j, v);
+    drop_vector(j, v);
+    pin_vector(j, v);
 }
 
 /* Moves a chunk that only a sum stands for to register v. */
@@ -188,30 +188,30 @@ static bool take_from_sum(struct jit *j, u32 op, u32 h, u32 v)
 u32 sg_jv_get(struct jit *j, u32 op, u32 h)
 {
     const u32 key = key_of(j, op, h);
-    u32 v = find(j, key);
+    u32 v = find_chunk(j, key);
 
     if (!v) {
         v = sg_jv_new(j);
         if (!take_from_sum(j, op, h, v))
             sg_jv_load(j, v, key);
-        hold(j, v, key);
+        hold_chunk(j, v, key);
     }
-    pin(j, v);
+    pin_vector(j, v);
     return v;
 }
 
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v)
 {
-    const u32 key = key_of(j, op, h), old = find(j, key);
+    const u32 key = key_of(j, op, h), old = find_chunk(j, key);
 
     if (old)
-        drop(j, old);
+        drop_vector(j, old);
     sg_jit_sums_changed(j, op, h);
     if (j->kill[j->cur] & F_DEAD)
         return;
     if (j->b.avx2)
         sg_avx2_own(B(j), v);
-    hold(j, v, key);
+    hold_chunk(j, v, key);
     j->v.dirty |= 1u << v;
     j->v.low_bytes &= ~(1u << v);
 }
@@ -231,10 +231,10 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
         if (!(kill >> k & 1) || (op & SG_OPND_CONST) || sg_jit_flat(j, op))
             continue;
         for (u32 h = 0; h < (op < j->code->slots32 ? 4u : 2u); h++) { /* behind them is another register */
-            u32 v = h_mask >> h & 1 ? find(j, op + 64 * h) : 0;
+            u32 v = h_mask >> h & 1 ? find_chunk(j, op + 64 * h) : 0;
 
             if (v)
-                drop(j, v);
+                drop_vector(j, v);
             if (h_mask >> h & 1)
                 sg_jit_sums_changed(j, op, h);
         }
@@ -243,16 +243,16 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
 
 u32 sg_jv_held(struct jit *j, u32 op, u32 h)
 {
-    return find(j, key_of(j, op, h));
+    return find_chunk(j, key_of(j, op, h));
 }
 
 void sg_jv_lose(struct jit *j, u32 op)
 {
     for (u32 h = 0; h < (op < j->code->slots32 ? 4u : 2u); h++) {
-        const u32 v = find(j, op + 64 * h);
+        const u32 v = find_chunk(j, op + 64 * h);
 
         if (v)
-            drop(j, v);
+            drop_vector(j, v);
         sg_jit_sums_changed(j, op, h);
     }
 }
@@ -270,9 +270,9 @@ void sg_jv_kill_flat(struct jit *j)
         if (!(j->kill[j->cur] >> k & 1) || (op & SG_OPND_CONST) || !sg_jit_flat(j, op) ||
             sg_jit_writes(j, j->cur, op))
             continue;
-        v = find(j, op);
+        v = find_chunk(j, op);
         if (v)
-            drop(j, v);
+            drop_vector(j, v);
     }
 }
 
@@ -287,7 +287,7 @@ void sg_jv_settle(struct jit *j, u32 v)
 void sg_jv_flush(struct jit *j)
 {
     for (; j->v.dirty; j->v.dirty &= j->v.dirty - 1) {
-        const u32 i = lowest(j->v.dirty);
+        const u32 i = lowest_bit(j->v.dirty);
 
         sg_jv_store(j, i, j->v.key[i]);
     }

@@ -109,7 +109,7 @@ void sg_jit_exit(struct jit *j, u32 i)
 }
 
 /* Calls f (0: the address in RAX) with a register as its argument. */
-static void call(struct jit *j, u32 arg, u64 f)
+static void call_function(struct jit *j, u32 arg, u64 f)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     struct buf *b = B(j);
@@ -130,7 +130,7 @@ static void test_al(struct buf *b)
 }
 
 /* lea reg, [w + sizeof] */
-static void behind(struct buf *b, u32 reg)
+static void address_behind(struct buf *b, u32 reg)
 {
     rex(b, true, reg, G_WARP);
     put8(b, 0x8d);
@@ -141,7 +141,7 @@ static void behind(struct buf *b, u32 reg)
  * Finds in RDI to RDX the next warp that can run, in RDI. Jumps to *leave if the run loop must
  * decide. Returns the jump taken when a warp was found; the code after it runs if there is none.
  */
-static size_t scan(struct buf *b, size_t *leave)
+static size_t find_warp(struct buf *b, size_t *leave)
 {
     const size_t loop = b->n;
     size_t out, odd, found, waits;
@@ -202,28 +202,28 @@ static void go_on(struct jit *j, size_t *resume)
  * have ended, to the first warp of the next block. This does not renew a warp's time slice: a warp
  * that loops returns to the run loop in the end.
  */
-static void turn(struct jit *j, size_t *resume)
+static void next_warp(struct jit *j, size_t *resume)
 {
     struct buf *b = B(j);
     size_t leave[4], found[3], some;
 
-    behind(b, RDI);
+    address_behind(b, RDI);
     alu_mem(b, true, 0x8b, RDX, G_CTA, CTA(warps_end));
-    found[0] = scan(b, &leave[0]);
+    found[0] = find_warp(b, &leave[0]);
     alu_mem(b, true, 0x8b, RAX, G_CTA, CTA(next_block));
     alu_reg(b, true, 0x85, RAX, RAX);
     leave[1] = jcc(b, JE);
     alu_mem_imm8(b, false, 7, G_CTA, CTA(alive), 0);
     some = jcc(b, JNE);
-    call(j, G_CTA, 0);
+    call_function(j, G_CTA, 0);
     test_al(b);
     leave[2] = jcc(b, JE);
     alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
     found[1] = jmp(b);
     land(b, some);
     alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
-    behind(b, RDX);
-    found[2] = scan(b, &leave[3]);
+    address_behind(b, RDX);
+    found[2] = find_warp(b, &leave[3]);
     for (u32 k = 0; k < 4; k++)
         land(b, leave[k]);
     mov_imm64(b, RAX, SG_PARKED);
@@ -234,7 +234,7 @@ static void turn(struct jit *j, size_t *resume)
 }
 
 /* Releases every waiting warp. */
-static void release(struct jit *j)
+static void release_warps(struct jit *j)
 {
     struct buf *b = B(j);
     size_t loop, runs;
@@ -256,17 +256,17 @@ static void release(struct jit *j)
     put8(b, 0xc3);
 }
 
-static void resched(struct jit *j)
+static void emit_reschedule(struct jit *j)
 {
-    call(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
+    call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
     sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
 }
 
-static void blocked(struct jit *j)
+static void mark_blocked(struct jit *j)
 {
     struct buf *b = B(j);
 
-    call(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
+    call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
     test_al(b);
     sg_jit_jump_to(j, jcc(b, JNE), JIT_RESUME);
     sg_jit_jump_to(j, jmp(b), JIT_TURN);
@@ -275,13 +275,13 @@ static void blocked(struct jit *j)
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON])
 {
     at[UINT32_MAX - JIT_TURN] = B(j)->n;
-    turn(j, &at[UINT32_MAX - JIT_RESUME]);
+    next_warp(j, &at[UINT32_MAX - JIT_RESUME]);
     at[UINT32_MAX - JIT_RELEASE] = B(j)->n;
-    release(j);
+    release_warps(j);
     at[UINT32_MAX - JIT_RESCHED] = B(j)->n;
-    resched(j);
+    emit_reschedule(j);
     at[UINT32_MAX - JIT_BLOCKED] = B(j)->n;
-    blocked(j);
+    mark_blocked(j);
 }
 
 #endif

@@ -12,7 +12,7 @@ static struct {
     bool pure; /* nothing but its result */
 } table[HASH];
 
-static u32 hash(sg_fn fn)
+static u32 hash_function(sg_fn fn)
 {
     return (u32)(((u64)(uintptr_t)fn * 0x9e3779b97f4a7c15ull) >> 54);
 }
@@ -25,7 +25,7 @@ static void table_add(const struct jop *o, bool pure)
 
         if (!fn)
             continue;
-        for (i = hash(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
+        for (i = hash_function(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
             ;
         table[i].fn = fn;
         table[i].op = o;
@@ -35,7 +35,7 @@ static void table_add(const struct jop *o, bool pure)
 
 const struct jop *sg_jit_find(sg_fn fn, bool *pure)
 {
-    for (u32 i = hash(fn); table[i].fn; i = (i + 1) & (HASH - 1))
+    for (u32 i = hash_function(fn); table[i].fn; i = (i + 1) & (HASH - 1))
         if (table[i].fn == fn) {
             if (pure)
                 *pure = table[i].pure;

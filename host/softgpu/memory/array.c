@@ -79,7 +79,7 @@ CUresult sg_format_element(CUarray_format format, unsigned channels, uint32_t *b
 
 #define MAXIMUM(what) (size_t) sg_attr(device, CU_DEVICE_ATTRIBUTE_MAXIMUM_##what)
 
-static bool within(const CUDA_ARRAY3D_DESCRIPTOR *d, size_t w, size_t h, size_t depth)
+static bool extent_within(const CUDA_ARRAY3D_DESCRIPTOR *d, size_t w, size_t h, size_t depth)
 {
     return d->Width <= w && d->Height <= h && d->Depth <= depth;
 }
@@ -89,33 +89,38 @@ static bool surface_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d)
     bool layered = d->Flags & CUDA_ARRAY3D_LAYERED;
 
     if (d->Flags & CUDA_ARRAY3D_CUBEMAP)
-        return layered ? within(d, MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH),
-                                MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH), MAXIMUM(SURFACECUBEMAP_LAYERED_LAYERS))
-                       : within(d, MAXIMUM(SURFACECUBEMAP_WIDTH), MAXIMUM(SURFACECUBEMAP_WIDTH), 6);
+        return layered ? extent_within(d, MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH),
+                                       MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH),
+                                       MAXIMUM(SURFACECUBEMAP_LAYERED_LAYERS))
+                       : extent_within(d, MAXIMUM(SURFACECUBEMAP_WIDTH), MAXIMUM(SURFACECUBEMAP_WIDTH), 6);
     if (layered && d->Height)
-        return within(d, MAXIMUM(SURFACE2D_LAYERED_WIDTH), MAXIMUM(SURFACE2D_LAYERED_HEIGHT),
-                      MAXIMUM(SURFACE2D_LAYERED_LAYERS));
+        return extent_within(d, MAXIMUM(SURFACE2D_LAYERED_WIDTH), MAXIMUM(SURFACE2D_LAYERED_HEIGHT),
+                             MAXIMUM(SURFACE2D_LAYERED_LAYERS));
     if (layered)
-        return within(d, MAXIMUM(SURFACE1D_LAYERED_WIDTH), 0, MAXIMUM(SURFACE1D_LAYERED_LAYERS));
+        return extent_within(d, MAXIMUM(SURFACE1D_LAYERED_WIDTH), 0, MAXIMUM(SURFACE1D_LAYERED_LAYERS));
     if (d->Depth)
-        return within(d, MAXIMUM(SURFACE3D_WIDTH), MAXIMUM(SURFACE3D_HEIGHT), MAXIMUM(SURFACE3D_DEPTH));
-    return d->Height ? within(d, MAXIMUM(SURFACE2D_WIDTH), MAXIMUM(SURFACE2D_HEIGHT), 0)
-                     : within(d, MAXIMUM(SURFACE1D_WIDTH), 0, 0);
+        return extent_within(d, MAXIMUM(SURFACE3D_WIDTH), MAXIMUM(SURFACE3D_HEIGHT),
+                             MAXIMUM(SURFACE3D_DEPTH));
+    return d->Height ? extent_within(d, MAXIMUM(SURFACE2D_WIDTH), MAXIMUM(SURFACE2D_HEIGHT), 0)
+                     : extent_within(d, MAXIMUM(SURFACE1D_WIDTH), 0, 0);
 }
 
 static bool flat_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped)
 {
     if (d->Depth)
-        return within(d, MAXIMUM(TEXTURE3D_WIDTH), MAXIMUM(TEXTURE3D_HEIGHT), MAXIMUM(TEXTURE3D_DEPTH)) ||
-               within(d, MAXIMUM(TEXTURE3D_WIDTH_ALTERNATE), MAXIMUM(TEXTURE3D_HEIGHT_ALTERNATE),
-                      MAXIMUM(TEXTURE3D_DEPTH_ALTERNATE));
+        return extent_within(d, MAXIMUM(TEXTURE3D_WIDTH), MAXIMUM(TEXTURE3D_HEIGHT),
+                             MAXIMUM(TEXTURE3D_DEPTH)) ||
+               extent_within(d, MAXIMUM(TEXTURE3D_WIDTH_ALTERNATE), MAXIMUM(TEXTURE3D_HEIGHT_ALTERNATE),
+                             MAXIMUM(TEXTURE3D_DEPTH_ALTERNATE));
     if (!d->Height)
-        return within(d, mipmapped ? MAXIMUM(TEXTURE1D_MIPMAPPED_WIDTH) : MAXIMUM(TEXTURE1D_WIDTH), 0, 0);
+        return extent_within(d, mipmapped ? MAXIMUM(TEXTURE1D_MIPMAPPED_WIDTH) : MAXIMUM(TEXTURE1D_WIDTH), 0,
+                             0);
     if (d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER &&
-        !within(d, MAXIMUM(TEXTURE2D_GATHER_WIDTH), MAXIMUM(TEXTURE2D_GATHER_HEIGHT), 0))
+        !extent_within(d, MAXIMUM(TEXTURE2D_GATHER_WIDTH), MAXIMUM(TEXTURE2D_GATHER_HEIGHT), 0))
         return false;
-    return mipmapped ? within(d, MAXIMUM(TEXTURE2D_MIPMAPPED_WIDTH), MAXIMUM(TEXTURE2D_MIPMAPPED_HEIGHT), 0)
-                     : within(d, MAXIMUM(TEXTURE2D_WIDTH), MAXIMUM(TEXTURE2D_HEIGHT), 0);
+    return mipmapped
+               ? extent_within(d, MAXIMUM(TEXTURE2D_MIPMAPPED_WIDTH), MAXIMUM(TEXTURE2D_MIPMAPPED_HEIGHT), 0)
+               : extent_within(d, MAXIMUM(TEXTURE2D_WIDTH), MAXIMUM(TEXTURE2D_HEIGHT), 0);
 }
 
 static bool texture_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped)
@@ -124,16 +129,17 @@ static bool texture_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mi
 
     if (d->Flags & CUDA_ARRAY3D_CUBEMAP)
         return d->Width == d->Height && d->Depth && d->Depth % 6 == 0 &&
-               (layered
-                    ? within(d, MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH), MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
-                             MAXIMUM(TEXTURECUBEMAP_LAYERED_LAYERS))
-                    : within(d, MAXIMUM(TEXTURECUBEMAP_WIDTH), MAXIMUM(TEXTURECUBEMAP_WIDTH), 6));
+               (layered ? extent_within(d, MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
+                                        MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
+                                        MAXIMUM(TEXTURECUBEMAP_LAYERED_LAYERS))
+                        : extent_within(d, MAXIMUM(TEXTURECUBEMAP_WIDTH), MAXIMUM(TEXTURECUBEMAP_WIDTH), 6));
     if (!layered)
         return (d->Height || !d->Depth) && flat_extent(device, d, mipmapped);
     return d->Depth &&
-           (d->Height ? within(d, MAXIMUM(TEXTURE2D_LAYERED_WIDTH), MAXIMUM(TEXTURE2D_LAYERED_HEIGHT),
-                               MAXIMUM(TEXTURE2D_LAYERED_LAYERS))
-                      : within(d, MAXIMUM(TEXTURE1D_LAYERED_WIDTH), 0, MAXIMUM(TEXTURE1D_LAYERED_LAYERS)));
+           (d->Height
+                ? extent_within(d, MAXIMUM(TEXTURE2D_LAYERED_WIDTH), MAXIMUM(TEXTURE2D_LAYERED_HEIGHT),
+                                MAXIMUM(TEXTURE2D_LAYERED_LAYERS))
+                : extent_within(d, MAXIMUM(TEXTURE1D_LAYERED_WIDTH), 0, MAXIMUM(TEXTURE1D_LAYERED_LAYERS)));
 }
 
 static CUresult check_desc(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped, uint32_t *elem)
@@ -204,7 +210,7 @@ static void array_destroy(struct sg_obj *obj)
     free(a);
 }
 
-static uint64_t layout(struct sg_array *a)
+static uint64_t layout_levels(struct sg_array *a)
 {
     a->width = a->desc.Width;
     a->height = a->desc.Height ? a->desc.Height : 1;
@@ -240,7 +246,7 @@ CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, s
     if (r != CUDA_SUCCESS)
         return r;
     a = array_alloc(ctx, desc, elem);
-    r = a ? store_new(sg_space(ctx)->device, layout(a), &a->store) : CUDA_ERROR_OUT_OF_MEMORY;
+    r = a ? store_new(sg_space(ctx)->device, layout_levels(a), &a->store) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
         a->data = a->store->data;
         r = sg_obj_register(&a->obj) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -267,7 +273,7 @@ static void mipmap_destroy(struct sg_obj *obj)
     free(m);
 }
 
-static size_t halved(size_t n, unsigned level)
+static size_t halved_extent(size_t n, unsigned level)
 {
     return n >> level ? n >> level : n ? 1 : 0;
 }
@@ -295,15 +301,15 @@ static CUresult mipmap_fill(struct sg_mipmap *m, struct sg_ctx *ctx, uint32_t el
     for (unsigned i = 0; i < m->nlevels; i++) {
         CUDA_ARRAY3D_DESCRIPTOR d = m->desc;
 
-        d.Width = halved(d.Width, i);
-        d.Height = halved(d.Height, i);
-        d.Depth = layers ? d.Depth : halved(d.Depth, i);
+        d.Width = halved_extent(d.Width, i);
+        d.Height = halved_extent(d.Height, i);
+        d.Depth = layers ? d.Depth : halved_extent(d.Depth, i);
         m->level[i] = array_alloc(ctx, &d, elem);
         if (!m->level[i])
             return CUDA_ERROR_OUT_OF_MEMORY;
         m->level[i]->is_level = true;
         offset[i] = bytes;
-        bytes += layout(m->level[i]); /* a multiple of SG_ROW_ALIGN */
+        bytes += layout_levels(m->level[i]); /* a multiple of SG_ROW_ALIGN */
     }
     r = store_new(sg_space(ctx)->device, bytes, &store);
     if (r != CUDA_SUCCESS)

@@ -64,7 +64,7 @@ static struct reader *own_record(void)
     return r;
 }
 
-static void tell(void)
+static void wake_waiters(void)
 {
     if (!atomic_load(&waiters))
         return;
@@ -97,7 +97,7 @@ void sg_grace_leave(void)
         atomic_store(&me->since, 0);
     else
         atomic_fetch_sub(&nameless, 1);
-    tell();
+    wake_waiters();
 }
 
 void sg_grace_pass(void)
@@ -132,7 +132,7 @@ void sg_grace_wait(void)
     if (!someone_before(next))
         return;
     pthread_mutex_lock(&lock);
-    /* before the deciding check: tell() comes after a reader's store */
+    /* before the deciding check: wake_waiters() comes after a reader's store */
     atomic_fetch_add(&waiters, 1);
     while (someone_before(next))
         pthread_cond_wait(&changed, &lock);

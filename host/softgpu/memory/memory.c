@@ -80,7 +80,7 @@ static uint64_t guard_for(uint64_t size)
 }
 
 /* Makes freed memory read as zeroes; returns whole pages to the system if that is worthwhile. */
-static void scrub(uint64_t base, uint64_t size)
+static void scrub_memory(uint64_t base, uint64_t size)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t first = align_up(base, page), last = (base + size) & ~(page - 1);
@@ -93,7 +93,7 @@ static void scrub(uint64_t base, uint64_t size)
     memset((void *)last, 0, base + size - last);
 }
 
-static CUresult insert(struct sg_rec *r, uint32_t visible_to, uint32_t access)
+static CUresult insert_entry(struct sg_rec *r, uint32_t visible_to, uint32_t access)
 {
     const struct sg_entry e = {.base = r->info.base,
                                .end = r->info.base + r->info.size,
@@ -117,7 +117,7 @@ static bool whole_pages(const struct sg_mem_info *info)
 
 /* Bytes that an allocation is counted with: imported memory is elsewhere, that of graphs while
  * launches have it. */
-static uint64_t counted(const struct sg_mem_info *info)
+static uint64_t counted_bytes(const struct sg_mem_info *info)
 {
     return info->imported || info->graph ? 0 : align_up(info->size, SG_ALIGN);
 }
@@ -131,7 +131,7 @@ static bool ended_locked(const struct sg_rec *r)
 static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
 {
     uint64_t size = r->info.size, rounded = align_up(size, SG_ALIGN);
-    uint64_t charge = counted(&r->info);
+    uint64_t charge = counted_bytes(&r->info);
     CUresult rc;
 
     if (charge > sg_config.memory - used[r->info.device])
@@ -141,8 +141,9 @@ static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
-    rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
-                r->info.dormant ? 0 : r->info.access);
+    rc =
+        insert_entry(r, r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
+                     r->info.dormant ? 0 : r->info.access);
     if (rc != CUDA_SUCCESS) {
         sg_arena_give(&device_space, r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -166,8 +167,8 @@ static bool shared_pages(uint64_t base, uint64_t size, int fd)
 }
 
 /* fd: the memory to use, with the length represented by info->share; -1: private memory. */
-static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
-                      uint64_t *out)
+static CUresult alloc_memory(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
+                             uint64_t *out)
 {
     struct sg_rec *r;
     CUresult rc;
@@ -231,7 +232,7 @@ CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, 
 {
     struct sg_mem_info want = {.size = size, .kind = kind};
 
-    return alloc(ctx, &want, align, -1, out);
+    return alloc_memory(ctx, &want, align, -1, out);
 }
 
 CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *out)
@@ -239,7 +240,7 @@ CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uin
     struct sg_mem_info want = {
         .size = size, .kind = SG_MEM_DEVICE, .pool = pool, .async = true, .access = access};
 
-    return alloc(ctx, &want, 0, -1, out);
+    return alloc_memory(ctx, &want, 0, -1, out);
 }
 
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, uint32_t incarnation, enum sg_mem_kind kind, uint64_t size,
@@ -247,7 +248,7 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, uint32_t incarnation, enum sg
 {
     struct sg_mem_info want = {.size = size, .kind = kind, .owner = incarnation, .internal = true};
 
-    return alloc(ctx, &want, align, -1, out);
+    return alloc_memory(ctx, &want, align, -1, out);
 }
 
 CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
@@ -261,7 +262,7 @@ CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, u
                                .share = share,
                                .imported = imported};
 
-    return alloc(ctx, &want, 0, fd, out);
+    return alloc_memory(ctx, &want, 0, fd, out);
 }
 
 CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
@@ -287,7 +288,7 @@ CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, u
 {
     struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .graph = graph, .dormant = true};
 
-    return alloc(ctx, &want, 0, -1, out);
+    return alloc_memory(ctx, &want, 0, -1, out);
 }
 
 void sg_mem_set_dormant(uint64_t base, bool dormant)
@@ -310,11 +311,11 @@ void sg_mem_set_dormant(uint64_t base, bool dormant)
     }
     pthread_mutex_unlock(&sg_mem_lock);
     if (dormant && size)
-        scrub(base, size);
+        scrub_memory(base, size);
 }
 
-static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size, uint32_t flags,
-                    uint32_t access)
+static CUresult add_range(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
+                          uint32_t flags, uint32_t access)
 {
     struct sg_rec *r;
     CUresult rc;
@@ -336,7 +337,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    .access = access,
                                    .writable = access & SG_ACCESS_WRITE};
     pthread_mutex_lock(&sg_mem_lock);
-    rc = ended_locked(r) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : insert(r, 0, access);
+    rc = ended_locked(r) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : insert_entry(r, 0, access);
     pthread_mutex_unlock(&sg_mem_lock);
     if (rc != CUDA_SUCCESS)
         free(r);
@@ -346,7 +347,8 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
                          bool writable)
 {
-    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
+    return add_range(ctx, kind, (uint64_t)(uintptr_t)p, size, flags,
+                     writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
 }
 
 CUresult sg_host_register_private(void *p, size_t size)
@@ -363,7 +365,7 @@ CUresult sg_host_register_private(void *p, size_t size)
     r->info = (struct sg_mem_info){.base = base, .size = size, .kind = SG_MEM_PRIVATE};
     pthread_mutex_lock(&sg_mem_lock);
     if (sg_table_reserve())
-        rc = insert(r, 0, 0);
+        rc = insert_entry(r, 0, 0);
     pthread_mutex_unlock(&sg_mem_lock);
     if (rc != CUDA_SUCCESS)
         free(r);
@@ -372,7 +374,7 @@ CUresult sg_host_register_private(void *p, size_t size)
 
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)
 {
-    return add(ctx, SG_MEM_MAPPED, base, size, 0, access);
+    return add_range(ctx, SG_MEM_MAPPED, base, size, 0, access);
 }
 
 /*
@@ -391,12 +393,12 @@ static void rec_free(struct sg_rec *r)
             usable = own_pages(r->info.base, r->info.size);
             sg_share_end(r->info.share);
         } else {
-            scrub(r->info.base, r->info.size);
+            scrub_memory(r->info.base, r->info.size);
         }
         pthread_mutex_lock(&sg_mem_lock);
         if (usable)
             sg_arena_give(&device_space, r->block, r->block_len);
-        used[r->info.device] -= counted(&r->info);
+        used[r->info.device] -= counted_bytes(&r->info);
         pthread_mutex_unlock(&sg_mem_lock);
     } else if (r->info.kind == SG_MEM_HOST) {
         munmap((void *)r->info.base, align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
@@ -412,7 +414,7 @@ static struct sg_entry *entry_locked(uint64_t base, uint64_t id)
     return e && e->base == base && (!id || e->rec->info.id == id) ? e : NULL;
 }
 
-static bool release(uint64_t base, uint64_t id, uint32_t internal_to)
+static bool release_range(uint64_t base, uint64_t id, uint32_t internal_to)
 {
     struct sg_entry *e;
     struct sg_rec *r = NULL;
@@ -431,17 +433,17 @@ static bool release(uint64_t base, uint64_t id, uint32_t internal_to)
 
 bool sg_mem_release(uint64_t base)
 {
-    return release(base, 0, 0);
+    return release_range(base, 0, 0);
 }
 
 bool sg_mem_release_same(uint64_t base, uint64_t id)
 {
-    return release(base, id, 0);
+    return release_range(base, id, 0);
 }
 
 void sg_mem_release_internal(uint64_t base, uint32_t incarnation)
 {
-    release(base, 0, incarnation);
+    release_range(base, 0, incarnation);
 }
 
 /* Removes ctx's next allocation at or after *from, which advances. NULL: none. */

@@ -259,7 +259,7 @@ static void on_fault(int sig, siginfo_t *si, void *uc)
 
 /* The handler stays installed: when the pages are replaced, a thread may have faulted without
    having entered it. */
-static bool handler(void)
+static bool install_handler(void)
 {
     struct sigaction now, mine = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
@@ -291,7 +291,7 @@ bool sg_share_move(uint64_t base, uint64_t len, int fd)
 
     if (copy == MAP_FAILED)
         return false;
-    if (!handler()) {
+    if (!install_handler()) {
         munmap(copy, len);
         return false;
     }

@@ -33,7 +33,7 @@ static bool is_uneven(uint32_t access)
 
 /* Gives absent devices the rights of the first device, so that a single device counts as all
    devices. */
-static uint32_t normal(uint32_t access)
+static uint32_t normal_rights(uint32_t access)
 {
     for (unsigned d = sg_config.ndevices; d < 16; d++)
         access = (access & ~SG_ACCESS_OF(d)) | (access & SG_ACCESS_OF(0)) << 2 * d;
@@ -80,7 +80,7 @@ bool sg_table_insert(const struct sg_entry *want, bool *overlap)
     const struct sg_entry *behind = sg_table_from(want->base);
     struct sg_entry mine = *want, *e;
 
-    mine.access = normal(want->access);
+    mine.access = normal_rights(want->access);
     *overlap = behind && behind->base < want->end;
     if (*overlap || table.count >= SG_RANGES_MAX || !sg_table_reserve())
         return false;
@@ -111,7 +111,7 @@ void sg_table_set_access(struct sg_entry *e, uint32_t access)
 {
     struct sg_entry changed = *e;
 
-    changed.access = normal(access);
+    changed.access = normal_rights(access);
     uneven += is_uneven(changed.access);
     uneven -= is_uneven(e->access);
     btr_change_begin(&table);
@@ -129,7 +129,7 @@ static bool is_peer(const struct sg_ctx *ctx, uint32_t owner)
     return false;
 }
 
-static bool may(const struct sg_entry *e, const struct sg_ctx *ctx, bool write)
+static bool entry_permits(const struct sg_entry *e, const struct sg_ctx *ctx, bool write)
 {
     uint32_t bits = write ? SG_ACCESS_WRITE : SG_ACCESS_READ;
 
@@ -143,7 +143,7 @@ static bool entry_allows(const struct sg_entry *e, const struct sg_ctx *ctx, uin
         return false;
     if (e->owner && ctx && e->owner != sg_space(ctx)->id && !is_peer(ctx, e->owner))
         return false;
-    return may(e, ctx, write);
+    return entry_permits(e, ctx, write);
 }
 
 static bool check_done(const struct sg_entry *e, const struct sg_ctx *ctx, uint64_t addr, uint64_t size,
@@ -154,7 +154,7 @@ static bool check_done(const struct sg_entry *e, const struct sg_ctx *ctx, uint6
     hit->base = e->base;
     hit->end = e->end;
     hit->generation = generation;
-    hit->writable = may(e, ctx, true);
+    hit->writable = entry_permits(e, ctx, true);
     return true;
 }
 

@@ -19,7 +19,7 @@ struct launch_op {
 };
 
 /* Reports the failure, with the source location if the text has line information. */
-static void say(const struct sg_func *f, const struct sg_fault *fault)
+static void log_fault(const struct sg_func *f, const struct sg_fault *fault)
 {
     char text[SG_DIAG_MAX + SG_SOURCE_MAX + 2], where[SG_SOURCE_MAX];
 
@@ -66,7 +66,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     if (r != CUDA_SUCCESS && s->ctx->abort && sg_stream_cut(s))
         return (CUresult)r;  /* ended with its context: no failure of the kernel's */
     if (r != CUDA_SUCCESS) { /* also if out of memory: otherwise the failure would go unnoticed */
-        say(o->func, &fault);
+        log_fault(o->func, &fault);
         sg_set_fault(s->ctx, (CUresult)r);
     }
     return (CUresult)r;
@@ -212,7 +212,8 @@ static CUresult check_resident(const struct sg_launch_request *q, const struct s
 }
 
 /* Fills the parameter buffer out of kernelParams or the extra array. */
-static CUresult gather(const struct sg_launch_request *q, const struct sg_func *f, unsigned char *out)
+static CUresult gather_parameters(const struct sg_launch_request *q, const struct sg_func *f,
+                                  unsigned char *out)
 {
     const void *buffer = NULL;
     const size_t *size = NULL;
@@ -282,7 +283,7 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
     o = calloc(1, sizeof(*o) + f->info.param_bytes + 16);
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = gather(q, f, o->params);
+    r = gather_parameters(q, f, o->params);
     if (r != CUDA_SUCCESS) {
         free(o);
         return r;

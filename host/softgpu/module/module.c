@@ -90,7 +90,8 @@ static bool bodies_can_wait(const struct sg_image *img)
     return img->target != 0 && img->len > SG_EAGER_BYTES;
 }
 
-static CUresult parse(const struct sg_image *img, bool part, struct sg_module **out, struct sg_diag *diag)
+static CUresult parse_image(const struct sg_image *img, bool part, struct sg_module **out,
+                            struct sg_diag *diag)
 {
     struct sg_diag later;
     CUresult r = (CUresult)(img->is_elf ? sg_sass_parse(img->text, img->len, img->has, out, diag)
@@ -123,7 +124,7 @@ CUresult sg_ptx_parse(const struct sg_image *img, bool part, struct sg_jit *jit,
 {
     struct sg_diag diag = {0};
     char text[SG_DIAG_MAX + 64];
-    CUresult r = parse(img, part, out, &diag);
+    CUresult r = parse_image(img, part, out, &diag);
 
     if (r == CUDA_SUCCESS)
         return r;

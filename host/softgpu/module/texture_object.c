@@ -273,7 +273,7 @@ static struct sg_texobj *texobj_alloc(struct sg_ctx *ctx, enum sg_type type, con
     return o;
 }
 
-static CUresult done(struct sg_texobj *o, CUresult r, struct sg_texobj **out)
+static CUresult finish_object(struct sg_texobj *o, CUresult r, struct sg_texobj **out)
 {
     if (r == CUDA_SUCCESS)
         *out = o;
@@ -300,7 +300,7 @@ CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, const 
     }
     if (r == CUDA_SUCCESS)
         r = set_sampler(o);
-    return done(o, r, out);
+    return finish_object(o, r, out);
 }
 
 CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struct sg_texobj **out)
@@ -312,7 +312,7 @@ CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struc
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->desc = *desc;
     o->t.kind = SG_TEXEL_FLOAT; /* which every filter goes with; no levels: not a texture */
-    return done(o, set_sampler(o), out);
+    return finish_object(o, set_sampler(o), out);
 }
 
 CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out)
@@ -324,7 +324,7 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = res->resType == CU_RESOURCE_TYPE_ARRAY ? set_resource(o) : CUDA_ERROR_INVALID_VALUE;
     o->t.surface = true;
-    return done(o, r, out);
+    return finish_object(o, r, out);
 }
 
 /* ---- look-ups of a launch ---- */
@@ -344,7 +344,7 @@ void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx)
 }
 
 /* The object behind a handle, or behind the handle of a reference, if it belongs to the context. */
-static struct sg_texobj *find(struct sg_ctx *ctx, uint64_t handle, bool surface)
+static struct sg_texobj *find_object(struct sg_ctx *ctx, uint64_t handle, bool surface)
 {
     struct sg_texobj *o = sg_lookup(handle, surface ? SG_T_SURFOBJ : SG_T_TEXOBJ);
 
@@ -369,7 +369,7 @@ const struct sg_texture *sg_texset_get(void *texset, uint64_t handle, bool surfa
     for (p = *list; p && (p->handle != handle || p->surface != surface); p = p->next)
         ;
     if (!p && (p = malloc(sizeof(*p)))) {
-        *p = (struct sg_texpin){*list, handle, surface, find(s->ctx, handle, surface)};
+        *p = (struct sg_texpin){*list, handle, surface, find_object(s->ctx, handle, surface)};
         if (p->o) {
             *list = p;
         } else {

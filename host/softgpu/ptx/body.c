@@ -16,7 +16,7 @@ static int syntax_here(struct sg_dec *d, const char *what)
     return sg_dec_syntax(d, "%s near '%.*s'", what, (int)(d->l.tok.len > 40 ? 40 : d->l.tok.len), d->l.tok.s);
 }
 
-static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint32_t index)
+static int define_name(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint32_t index)
 {
     if (sg_scope_find_here(d, x->name, x->name_len) ||
         (kind == SG_K_REG && sg_scope_range_here(d, x->name, x->name_len))) {
@@ -37,7 +37,7 @@ static int declare_vector(struct sg_dec *d, const struct sg_decl *x)
     if (d->err || !sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
         return d->err ? d->err : sg_dec_nomem(d);
     d->ranges[d->nranges] = v;
-    return define(d, x, SG_K_VECTOR, d->nranges++);
+    return define_name(d, x, SG_K_VECTOR, d->nranges++);
 }
 
 static int declare_reg(struct sg_dec *d, const struct sg_decl *x)
@@ -47,11 +47,11 @@ static int declare_reg(struct sg_dec *d, const struct sg_decl *x)
     if (x->vec != 1 || x->v.ndims)
         return syntax_here(d, "arrays and ranges of vector registers are not available");
     if (!x->range)
-        return define(d, x, SG_K_REG, sg_new_vreg(d, x->v.type, false));
+        return define_name(d, x, SG_K_REG, sg_new_vreg(d, x->v.type, false));
     if (!sg_grow(&d->ranges, &d->cap_ranges, d->nranges, sizeof(*d->ranges)))
         return sg_dec_nomem(d);
     d->ranges[d->nranges] = (struct sg_range){.count = x->range, .type = (uint8_t)x->v.type};
-    return define(d, x, SG_K_RANGE, d->nranges++);
+    return define_name(d, x, SG_K_RANGE, d->nranges++);
 }
 
 /* Local memory, call parameters (which live there too), or shared memory of the body. */
@@ -74,7 +74,7 @@ static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
         return sg_dec_nomem(d);
     d->lvars[d->nlvars] =
         (struct sg_lvar){at, (uint32_t)x->v.size, space == 's', space == 'p', sg_var_element(&x->v)};
-    return define(d, x, SG_K_LOCAL, d->nlvars++);
+    return define_name(d, x, SG_K_LOCAL, d->nlvars++);
 }
 
 /* .param .u64 %P<2>; as GCC writes it: the variables %P0 and %P1. */
@@ -486,7 +486,7 @@ static bool flushes_most(const char *p, const char *end)
     return flushing > keeping;
 }
 
-static int decode(struct sg_dec *d, const struct sg_func *f)
+static int decode_body(struct sg_dec *d, const struct sg_func *f)
 {
     struct sg_code *c = d->code;
 
@@ -536,7 +536,7 @@ static int decode_once(struct sg_kernel *k, struct sg_code *code, struct sg_diag
     d->diag = diag;
     d->apart = apart;
     d->code->name = f->name;
-    r = decode(d, f);
+    r = decode_body(d, f);
     *large = d->large;
     if (r) {
         sg_code_free(d->code);

@@ -32,7 +32,7 @@ uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
 }
 
 /* Places parameters and results at the start of the frame. Returns the end. */
-static uint32_t place(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_t *offset)
+static uint32_t place_parameters(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_t *offset)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t align = p[i].align < 4 ? 4 : p[i].align > 16 ? 16 : p[i].align;
@@ -108,7 +108,8 @@ static int copy_words(struct sg_dec *d, const struct sg_lvar *v, uint32_t size, 
     return d->err;
 }
 
-static int pass(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, uint32_t offset, bool in)
+static int pass_parameter(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o,
+                          uint32_t offset, bool in)
 {
     bool local = o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared;
     uint32_t t;
@@ -201,8 +202,8 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
         return sg_dec_refuse(d, "recursive functions take their arguments in .param only");
     if (d->in_span)
         return sg_dec_refuse(d, "a call under a predicate");
-    end = place(f->params, f->nparams, 0, offset);
-    end = place(f->rets, f->nrets, end, offset + SG_MAX_ARGS);
+    end = place_parameters(f->params, f->nparams, 0, offset);
+    end = place_parameters(f->rets, f->nrets, end, offset + SG_MAX_ARGS);
     if (end > SG_MAX_LOCAL)
         return sg_dec_refuse(d, "too much local memory");
     if (find_proc(d, func, &index))
@@ -210,19 +211,19 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     sg_sreg(d, SG_SR_FRAME);
     room = sg_emit(d, "call.room", NONE, NONE, NONE, NONE);
     for (i = 0; i < f->nparams && !d->err; i++)
-        pass(d, &f->params[i], &c->args[i], offset[i], true);
+        pass_parameter(d, &f->params[i], &c->args[i], offset[i], true);
     i = sg_emit(d, "call", NONE, NONE, NONE, NONE);
     if (add_site(d, i, index, room))
         return d->err;
     d->insns[i].imm = d->procs[index].label;
     d->metas[i].ctl = SG_CT_CALL;
     for (i = 0; i < f->nrets && !d->err; i++)
-        pass(d, &f->rets[i], &c->rets[i], offset[SG_MAX_ARGS + i], false);
+        pass_parameter(d, &f->rets[i], &c->rets[i], offset[SG_MAX_ARGS + i], false);
     return d->err;
 }
 
 /* The parameters and results of a function as local variables of its frame. */
-static int declare(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset)
+static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
@@ -234,7 +235,7 @@ static int declare(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const
     return 0;
 }
 
-static int body(struct sg_dec *d, uint32_t index)
+static int decode_function(struct sg_dec *d, uint32_t index)
 {
     const struct sg_func *f = &d->m->funcs[d->procs[index].func];
     uint32_t offset[2 * SG_MAX_ARGS], i;
@@ -248,9 +249,10 @@ static int body(struct sg_dec *d, uint32_t index)
     d->depth = 0;
     d->call_stack[d->depth++] = d->procs[index].func;
     d->ret_label = SG_RET_CALL;
-    d->local_bytes = place(f->params, f->nparams, 0, offset);
-    d->local_bytes = place(f->rets, f->nrets, d->local_bytes, offset + SG_MAX_ARGS);
-    if (declare(d, f->params, f->nparams, offset) || declare(d, f->rets, f->nrets, offset + SG_MAX_ARGS))
+    d->local_bytes = place_parameters(f->params, f->nparams, 0, offset);
+    d->local_bytes = place_parameters(f->rets, f->nrets, d->local_bytes, offset + SG_MAX_ARGS);
+    if (declare_locals(d, f->params, f->nparams, offset) ||
+        declare_locals(d, f->rets, f->nrets, offset + SG_MAX_ARGS))
         return d->err;
     sg_place_label(d, d->procs[index].label);
     if (d->err || sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
@@ -269,7 +271,7 @@ int sg_call_bodies(struct sg_dec *d)
     uint32_t kernel_bytes = d->local_bytes;
 
     for (uint32_t i = 0; i < d->nprocs; i++) /* bodies may add further functions */
-        if (body(d, i))
+        if (decode_function(d, i))
             return d->err;
     d->proc = 0;
     d->local_bytes = kernel_bytes;

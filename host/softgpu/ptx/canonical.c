@@ -95,7 +95,7 @@ static uint32_t head_of(const struct canonical *x, uint32_t i)
 }
 
 /* Tells whether field k of instruction i reads, or writes, an f32 that is a number. */
-static uint8_t number(struct canonical *x, uint32_t i, unsigned k)
+static uint8_t is_number(struct canonical *x, uint32_t i, unsigned k)
 {
     const uint32_t head = head_of(x, i);
     const struct sg_insn *in = &x->d->insns[head];
@@ -126,7 +126,7 @@ static bool is_copy(uint8_t kind)
     return kind == COPY || kind == SELECT;
 }
 
-static void mark(struct canonical *x, uint8_t *set, uint32_t v)
+static void mark_value(struct canonical *x, uint8_t *set, uint32_t v)
 {
     if (set[v])
         return;
@@ -147,11 +147,11 @@ static void copy_forward(struct canonical *x, uint32_t i)
     for (unsigned k = 0; k < (x->kind[i] == SELECT ? 2u : 1u); k++)
         if (canonical_is_reg(x, from[k])) {
             if (x->bits[from[k]])
-                mark(x, x->bits, in->d);
+                mark_value(x, x->bits, in->d);
             if (x->dirty[from[k]])
-                mark(x, x->dirty, in->d);
+                mark_value(x, x->dirty, in->d);
         } else if (constant_is_bits(x, from[k])) {
-            mark(x, x->bits, in->d);
+            mark_value(x, x->bits, in->d);
         }
 }
 
@@ -162,9 +162,9 @@ static void copy_backward(struct canonical *x, uint32_t i)
     if (!x->seen[in->d])
         return;
     if (canonical_is_reg(x, in->a))
-        mark(x, x->seen, in->a);
+        mark_value(x, x->seen, in->a);
     if (x->kind[i] == SELECT && canonical_is_reg(x, in->b))
-        mark(x, x->seen, in->b);
+        mark_value(x, x->seen, in->b);
 }
 
 static void link_copy(struct canonical *x, uint32_t i)
@@ -194,12 +194,12 @@ static void look_at_fields(struct canonical *x, uint32_t i)
 
         if (handed || !canonical_is_reg(x, op) || !((m->def | m->use) >> k & 1))
             continue;
-        w = number(x, i, k);
+        w = is_number(x, i, k);
         if ((m->use >> k & 1) && !(w & SG_W_F32))
-            mark(x, x->seen, op);
+            mark_value(x, x->seen, op);
         if (!(m->def >> k & 1) || (w & SG_W_CLEAN))
             continue;
-        mark(x, w & SG_W_F32 ? x->dirty : x->bits, op);
+        mark_value(x, w & SG_W_F32 ? x->dirty : x->bits, op);
     }
 }
 
@@ -242,7 +242,7 @@ static bool wanted_before(struct canonical *x, uint32_t i, unsigned k, uint32_t 
 
         return x->bits[to] && x->seen[to];
     }
-    return !(number(x, i, k) & SG_W_F32);
+    return !(is_number(x, i, k) & SG_W_F32);
 }
 
 /* True if instruction i writes a number to register v, which may also hold other bits and whose
@@ -252,10 +252,10 @@ static bool wanted_behind(struct canonical *x, uint32_t i, unsigned k, uint32_t 
     if (!(x->d->metas[i].def >> k & 1) || !canonical_is_reg(x, v) || !x->bits[v] || !x->seen[v] ||
         is_copy(x->kind[i]))
         return false;
-    return (number(x, i, k) & (SG_W_F32 | SG_W_CLEAN)) == SG_W_F32;
+    return (is_number(x, i, k) & (SG_W_F32 | SG_W_CLEAN)) == SG_W_F32;
 }
 
-static bool put(struct canonical *x, const struct sg_insn *in, const struct sg_meta *m)
+static bool append_instruction(struct canonical *x, const struct sg_insn *in, const struct sg_meta *m)
 {
     /* the two arrays are as long as each other */
     uint32_t cap = x->cap;
@@ -279,7 +279,7 @@ static bool put_canon(struct canonical *x, uint32_t i, uint32_t to, uint32_t fro
                                .line = x->d->insns[i].line};
     const struct sg_meta m = {SG_F_D, SG_F_A, SG_CT_NONE, x->d->metas[i].partial};
 
-    return put(x, &in, &m);
+    return append_instruction(x, &in, &m);
 }
 
 /* Instruction i with its operands behind it, to *end; `first`: a wsync that belongs to it. */
@@ -306,7 +306,7 @@ static bool rewrite_group(struct canonical *x, uint32_t first, uint32_t i, uint3
         }
     for (uint32_t k = first; k < end; k++) {
         x->at[k] = x->n;
-        if (!put(x, &d->insns[k], &d->metas[k]))
+        if (!append_instruction(x, &d->insns[k], &d->metas[k]))
             return false;
     }
     for (uint32_t g = i; g < end; g++)
@@ -341,7 +341,7 @@ static bool rewrite_all(struct canonical *x)
 }
 
 /* Updates the instruction numbers in spans, labels and calls. */
-static void renumber(struct canonical *x)
+static void renumber_values(struct canonical *x)
 {
     struct sg_dec *d = x->d;
 
@@ -364,7 +364,7 @@ static void renumber(struct canonical *x)
 }
 
 /* True if there is anything to do. Most kernels that only move data need nothing. */
-static bool anything(struct canonical *x)
+static bool has_work(struct canonical *x)
 {
     for (uint32_t i = 0; i < x->d->ninsns; i++)
         for (unsigned k = 0; k < SG_FIELDS; k++) {
@@ -376,7 +376,7 @@ static bool anything(struct canonical *x)
     return false;
 }
 
-static bool allocate(struct canonical *x)
+static bool allocate_tables(struct canonical *x)
 {
     const size_t regs = (size_t)x->d->nvregs + 1, insns = (size_t)x->d->ninsns + 1;
 
@@ -406,14 +406,14 @@ int sg_dec_canonical(struct sg_dec *d)
         x->d = d;
         x->nregs = d->nvregs;
         x->canon = sg_op_find("canon.f32");
-        ok = allocate(x);
+        ok = allocate_tables(x);
     }
     if (ok) {
         find_numbers(x);
-        if (anything(x)) {
+        if (has_work(x)) {
             ok = rewrite_all(x);
             if (ok) {
-                renumber(x);
+                renumber_values(x);
                 free(d->insns);
                 free(d->metas);
                 d->insns = x->insns;

@@ -80,7 +80,7 @@ static uint32_t symbol_base(struct sg_dec *d, const struct sg_opnd *o, enum sg_t
 }
 
 /* a[%r]: base + %r * scale */
-static uint32_t indexed(struct sg_dec *d, const struct sg_opnd *o, uint32_t base, bool wide)
+static uint32_t indexed_address(struct sg_dec *d, const struct sg_opnd *o, uint32_t base, bool wide)
 {
     uint32_t v = o->index - 1, sum = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
     bool is_wide = d->vregs[v].cls == SG_C_64, is_signed = sg_type_signed((enum sg_type)d->vregs[v].type);
@@ -107,7 +107,7 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
 {
     uint32_t base = symbol_base(d, o, t);
 
-    return o->index && !d->err ? indexed(d, o, base, sg_class_of(t) == SG_C_64) : base;
+    return o->index && !d->err ? indexed_address(d, o, base, sg_class_of(t) == SG_C_64) : base;
 }
 
 static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)

@@ -104,7 +104,7 @@ static int apply_float(struct reader *r, const char *op, struct sg_const *a, con
     return constant_bad(r, "an integer expected in a constant expression");
 }
 
-static uint64_t divide(uint64_t x, uint64_t y, bool is_signed, bool rest)
+static uint64_t divide_constants(uint64_t x, uint64_t y, bool is_signed, bool rest)
 {
     if (!is_signed)
         return rest ? x % y : x / y;
@@ -113,7 +113,7 @@ static uint64_t divide(uint64_t x, uint64_t y, bool is_signed, bool rest)
     return rest ? (uint64_t)((int64_t)x % (int64_t)y) : (uint64_t)((int64_t)x / (int64_t)y);
 }
 
-static uint64_t compare(const char *op, uint64_t x, uint64_t y, bool is_signed)
+static uint64_t compare_constants(const char *op, uint64_t x, uint64_t y, bool is_signed)
 {
     bool less = is_signed ? (int64_t)x < (int64_t)y : x < y;
 
@@ -122,7 +122,7 @@ static uint64_t compare(const char *op, uint64_t x, uint64_t y, bool is_signed)
     return !less && (op[1] == '=' || x != y);
 }
 
-static uint64_t shift(const char *op, uint64_t x, uint64_t by, bool is_signed)
+static uint64_t shift_constant(const char *op, uint64_t x, uint64_t by, bool is_signed)
 {
     by &= 63; /* as ptxas: C leaves other distances open */
     if (op[0] == '<')
@@ -132,7 +132,8 @@ static uint64_t shift(const char *op, uint64_t x, uint64_t by, bool is_signed)
 
 /* a = a op b. Types of operands and results: PTX ISA, "Summary of Constant Expression Evaluation
    Rules". */
-static int apply(struct reader *r, const struct const_op *o, struct sg_const *a, const struct sg_const *b)
+static int apply_operator(struct reader *r, const struct const_op *o, struct sg_const *a,
+                          const struct sg_const *b)
 {
     bool is_signed = a->kind == SG_CONST_S64 && b->kind == SG_CONST_S64;
     enum sg_const_kind kind = is_signed ? SG_CONST_S64 : SG_CONST_U64;
@@ -162,10 +163,10 @@ static int apply(struct reader *r, const struct const_op *o, struct sg_const *a,
         set_integer(a, SG_CONST_S64, (x == y) == (o->text[0] == '='));
         break;
     case SG_CONST_LESS:
-        set_integer(a, SG_CONST_S64, compare(o->text, x, y, is_signed));
+        set_integer(a, SG_CONST_S64, compare_constants(o->text, x, y, is_signed));
         break;
     case SG_CONST_SHIFT: /* the type is that of the first operand */
-        set_integer(a, a->kind, shift(o->text, x, y, a->kind == SG_CONST_S64));
+        set_integer(a, a->kind, shift_constant(o->text, x, y, a->kind == SG_CONST_S64));
         break;
     case SG_CONST_SUM:
         set_integer(a, kind, o->text[0] == '+' ? x + y : x - y);
@@ -173,7 +174,8 @@ static int apply(struct reader *r, const struct const_op *o, struct sg_const *a,
     default:
         if (o->text[0] != '*' && !y)
             return constant_bad(r, "division by zero in a constant expression");
-        set_integer(a, kind, o->text[0] == '*' ? x * y : divide(x, y, is_signed, o->text[0] == '%'));
+        set_integer(a, kind,
+                    o->text[0] == '*' ? x * y : divide_constants(x, y, is_signed, o->text[0] == '%'));
         break;
     }
     return 0;
@@ -322,7 +324,7 @@ static int read_binary(struct reader *r, unsigned level, struct sg_const *v)
             sg_lex_next(r->l);
         err = read_level(r, o->level + 1u, &right);
         if (!err)
-            err = apply(r, o, v, &right);
+            err = apply_operator(r, o, v, &right);
     }
     return err;
 }

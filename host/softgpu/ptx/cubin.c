@@ -80,12 +80,12 @@ struct sass {
     struct sg_diag *diag;
 };
 
-static int bad(struct sass *s, const char *what)
+static int refuse_cubin(struct sass *s, const char *what)
 {
     return sg_diag_at(s->diag, SG_ERR_IMAGE, 0, 0, "cubin is malformed: %s", what);
 }
 
-static int nomem(struct sass *s)
+static int cubin_nomem(struct sass *s)
 {
     return sg_diag_at(s->diag, SG_ERR_NOMEM, 0, 0, "out of memory");
 }
@@ -112,16 +112,16 @@ static uint32_t get32(const uint8_t *p)
 }
 
 /* Charges the bytes of the file that are read or copied. */
-static int spend(struct sass *s, uint64_t bytes)
+static int charge_bytes(struct sass *s, uint64_t bytes)
 {
     if (bytes > s->room)
-        return bad(s, "it describes more than there is in it");
+        return refuse_cubin(s, "it describes more than there is in it");
     s->room -= bytes;
     return 0;
 }
 
 /* The part of a table of strings that the last NUL ends. */
-static uint64_t ended(const char *table, uint64_t len)
+static uint64_t terminated_length(const char *table, uint64_t len)
 {
     while (len && table[len - 1])
         len--;
@@ -129,15 +129,15 @@ static uint64_t ended(const char *table, uint64_t len)
 }
 
 /* *len: the length of a string that ends in its table, which counts. */
-static int measure(struct sass *s, const char *string, uint32_t *len)
+static int measure_string(struct sass *s, const char *string, uint32_t *len)
 {
     *len = (uint32_t)strnlen(string, MAX_NAME + 1);
-    return *len > MAX_NAME ? bad(s, "a name is too long") : spend(s, *len);
+    return *len > MAX_NAME ? refuse_cubin(s, "a name is too long") : charge_bytes(s, *len);
 }
 
 /* Section header i; its contents are inside the file (NOBITS has none; an unused header is
    empty). */
-static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
+static bool section_at(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
 {
     if (i >= s->eh.e_shnum)
         return false;
@@ -159,33 +159,33 @@ static int read_header(struct sass *s)
     bool found = false;
 
     if (s->len < sizeof(s->eh))
-        return bad(s, "the header is cut short");
+        return refuse_cubin(s, "the header is cut short");
     memcpy(&s->eh, s->p, sizeof(s->eh));
     if (memcmp(s->eh.e_ident, ELFMAG, SELFMAG) || s->eh.e_ident[EI_CLASS] != ELFCLASS64 ||
         s->eh.e_ident[EI_DATA] != ELFDATA2LSB || s->eh.e_machine != EM_CUDA_MACHINE)
-        return bad(s, "it is no ELF file for CUDA");
+        return refuse_cubin(s, "it is no ELF file for CUDA");
     if (!s->eh.e_shnum || s->eh.e_shentsize != sizeof(sh) ||
         !in_file(s, s->eh.e_shoff, (uint64_t)s->eh.e_shnum * sizeof(sh)))
-        return bad(s, "the section table");
-    if (!section(s, s->eh.e_shstrndx, &sh) || sh.sh_type != SHT_STRTAB)
-        return bad(s, "the section names");
+        return refuse_cubin(s, "the section table");
+    if (!section_at(s, s->eh.e_shstrndx, &sh) || sh.sh_type != SHT_STRTAB)
+        return refuse_cubin(s, "the section names");
     s->names = (const char *)s->p + sh.sh_offset;
-    s->names_len = ended(s->names, sh.sh_size);
+    s->names_len = terminated_length(s->names, sh.sh_size);
     for (uint32_t i = 0; i < s->eh.e_shnum && !found; i++) {
-        if (!section(s, i, &s->symtab))
-            return bad(s, "a section lies outside the file");
+        if (!section_at(s, i, &s->symtab))
+            return refuse_cubin(s, "a section lies outside the file");
         found = s->symtab.sh_type == SHT_SYMTAB;
     }
-    if (!found || s->symtab.sh_entsize != sizeof(Elf64_Sym) || !section(s, s->symtab.sh_link, &sh) ||
+    if (!found || s->symtab.sh_entsize != sizeof(Elf64_Sym) || !section_at(s, s->symtab.sh_link, &sh) ||
         sh.sh_type != SHT_STRTAB || s->symtab.sh_size / sizeof(Elf64_Sym) > UINT32_MAX)
-        return bad(s, "the symbol table");
+        return refuse_cubin(s, "the symbol table");
     s->strings = (const char *)s->p + sh.sh_offset;
-    s->strings_len = ended(s->strings, sh.sh_size);
+    s->strings_len = terminated_length(s->strings, sh.sh_size);
     s->nsyms = (uint32_t)(s->symtab.sh_size / sizeof(Elf64_Sym));
     return 0;
 }
 
-static void symbol(const struct sass *s, uint32_t i, Elf64_Sym *y)
+static void symbol_at(const struct sass *s, uint32_t i, Elf64_Sym *y)
 {
     memcpy(y, s->p + s->symtab.sh_offset + (uint64_t)i * sizeof(*y), sizeof(*y));
 }
@@ -198,30 +198,30 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     struct sg_func *f;
     struct sg_kernel *k;
     uint32_t len;
-    int r = measure(s, name, &len);
+    int r = measure_string(s, name, &len);
 
     if (r)
         return r;
     if (m->nkernels >= MAX_KERNELS)
-        return bad(s, "too many kernels");
+        return refuse_cubin(s, "too many kernels");
     if (sg_sym_find(&m->symtab, 0, name, len))
-        return bad(s, "a name occurs twice");
+        return refuse_cubin(s, "a name occurs twice");
     if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
         !sg_grow(&m->kernels, &m->cap_kernels, m->nkernels, sizeof(*m->kernels)))
-        return nomem(s);
+        return cubin_nomem(s);
     f = &m->funcs[m->nfuncs];
     memset(f, 0, sizeof(*f));
     f->name = strdup(name);
     if (!f->name)
-        return nomem(s);
+        return cubin_nomem(s);
     f->is_entry = true;
     f->alias = -1;
     m->nfuncs++;
     if (!sg_sym_add(&m->symtab, 0, f->name, len, SG_K_ENTRY, m->nfuncs - 1))
-        return nomem(s);
+        return cubin_nomem(s);
     k = calloc(1, sizeof(*k));
     if (!k)
-        return nomem(s);
+        return cubin_nomem(s);
     pthread_mutex_init(&k->lock, NULL);
     m->kernels[m->nkernels++] = k;
     f->kernel = m->nkernels;
@@ -242,7 +242,7 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
 static int kernel_named(struct sass *s, const char *name, struct sg_kernel **k)
 {
     uint32_t len;
-    int r = measure(s, name, &len);
+    int r = measure_string(s, name, &len);
     const struct sg_sym *y = r ? NULL : sg_sym_find(&s->m->symtab, 0, name, len);
 
     *k = y && y->kind == SG_K_ENTRY ? s->m->kernels[s->m->funcs[y->index].kernel - 1] : NULL;
@@ -254,15 +254,15 @@ static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint
     struct sg_func *f = &s->m->funcs[k->func];
 
     if (ordinal >= MAX_PARAMS || offset + size > SG_MAX_PARAM_BYTES) /* 16 bits each: no overflow */
-        return bad(s, "a kernel parameter");
+        return refuse_cubin(s, "a kernel parameter");
     if (ordinal >= f->nparams) {
-        int r = spend(s, (uint64_t)(ordinal + 1 - f->nparams) * PARAM_RECORD);
+        int r = charge_bytes(s, (uint64_t)(ordinal + 1 - f->nparams) * PARAM_RECORD);
         struct sg_param *grown = r ? NULL : realloc(k->params, (ordinal + 1) * sizeof(*grown));
 
         if (r)
             return r;
         if (!grown)
-            return nomem(s);
+            return cubin_nomem(s);
         memset(grown + f->nparams, 0, (ordinal + 1 - f->nparams) * sizeof(*grown));
         k->params = grown;
         f->nparams = ordinal + 1;
@@ -315,7 +315,7 @@ static void symbol_record(struct sass *s, unsigned attr, const uint8_t *d, uint3
 static int read_info(struct sass *s, const Elf64_Shdr *sh, struct sg_kernel *k)
 {
     const uint8_t *p = s->p + sh->sh_offset, *end = p + sh->sh_size;
-    int r = spend(s, sh->sh_size);
+    int r = charge_bytes(s, sh->sh_size);
 
     while (!r && end - p >= 4) {
         unsigned format = p[0], attr = p[1];
@@ -323,7 +323,7 @@ static int read_info(struct sass *s, const Elf64_Shdr *sh, struct sg_kernel *k)
 
         p += 4;
         if (n > (size_t)(end - p))
-            return bad(s, "a record of .nv.info");
+            return refuse_cubin(s, "a record of .nv.info");
         if (k && format == INFO_FORMAT_SIZED)
             r = kernel_record(s, k, attr, p, n);
         else if (k && attr == INFO_CBANK_SIZE && get16(p - 2) > k->param_bytes &&
@@ -351,13 +351,13 @@ static int data_of(struct sass *s, uint32_t i, const Elf64_Shdr *sh, uint64_t *a
         }
     }
     if (s->ndata == MAX_DATA_SECTIONS)
-        return bad(s, "too many sections of initial values");
-    r = spend(s, sh->sh_size);
+        return refuse_cubin(s, "too many sections of initial values");
+    r = charge_bytes(s, sh->sh_size);
     if (r)
         return r;
     grown = realloc(s->m->text, s->m->len + sh->sh_size + 1);
     if (!grown)
-        return nomem(s);
+        return cubin_nomem(s);
     s->m->text = grown;
     memcpy(grown + s->m->len, s->p + sh->sh_offset, sh->sh_size);
     *at = s->m->len;
@@ -377,20 +377,20 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
     uint32_t len;
     int r;
 
-    if (!section(s, y->st_shndx, &sh))
+    if (!section_at(s, y->st_shndx, &sh))
         return 0; /* undefined, or of another kind */
     sect = section_name(s, &sh);
     if (!sect)
-        return bad(s, "a section's name");
+        return refuse_cubin(s, "a section's name");
     v.is_const = !strcmp(sect, ".nv.constant3");
     if (!v.is_const && strcmp(sect, ".nv.global") && strcmp(sect, ".nv.global.init"))
         return 0;
     if (y->st_value > sh.sh_size || y->st_size > sh.sh_size - y->st_value || sh.sh_addralign > 65536 ||
         (sh.sh_addralign & (sh.sh_addralign - 1)) || sh.sh_size > SG_MAX_GLOBAL || m->nvars >= MAX_VARS)
-        return bad(s, "a variable lies outside its section");
+        return refuse_cubin(s, "a variable lies outside its section");
     if (v.is_const && sh.sh_size > SG_MAX_CONST)
-        return bad(s, "the constants are too large");
-    r = measure(s, name, &len);
+        return refuse_cubin(s, "the constants are too large");
+    r = measure_string(s, name, &len);
     if (r)
         return r;
     if (sg_sym_find(&m->symtab, 0, name, len))
@@ -405,13 +405,13 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
         v.has_data = true;
     }
     if (!sg_grow(&m->vars, &m->cap_vars, m->nvars, sizeof(*m->vars)))
-        return nomem(s);
+        return cubin_nomem(s);
     v.name = strdup(name);
     if (!v.name)
-        return nomem(s);
+        return cubin_nomem(s);
     m->vars[m->nvars++] = v;
     s->sym_var[sym] = m->nvars;
-    return sg_sym_add(&m->symtab, 0, v.name, len, SG_K_GLOBAL, m->nvars - 1) ? 0 : nomem(s);
+    return sg_sym_add(&m->symtab, 0, v.name, len, SG_K_GLOBAL, m->nvars - 1) ? 0 : cubin_nomem(s);
 }
 
 static int read_symbols(struct sass *s, const char *has)
@@ -419,17 +419,17 @@ static int read_symbols(struct sass *s, const char *has)
     s->sym_kernel = calloc((size_t)s->nsyms + 1, sizeof(*s->sym_kernel));
     s->sym_var = calloc((size_t)s->nsyms + 1, sizeof(*s->sym_var));
     if (!s->sym_kernel || !s->sym_var)
-        return nomem(s);
+        return cubin_nomem(s);
     for (uint32_t i = 1; i < s->nsyms; i++) {
         Elf64_Sym y;
         const char *name;
         int r = 0;
 
-        symbol(s, i, &y);
+        symbol_at(s, i, &y);
         if (y.st_shndx == SHN_UNDEF || y.st_shndx >= s->eh.e_shnum)
             continue;
         if (y.st_name >= s->strings_len)
-            return bad(s, "a symbol's name");
+            return refuse_cubin(s, "a symbol's name");
         name = s->strings + y.st_name;
         if (ELF64_ST_TYPE(y.st_info) == STT_FUNC && (y.st_other & STO_ENTRY) && name[0])
             r = add_kernel(s, i, name, has);
@@ -446,12 +446,12 @@ static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
 {
     struct sg_module *m = s->m;
     uint64_t n = sh->sh_size / sizeof(Elf64_Rela), at = 0, size = 0;
-    int r = spend(s, sh->sh_size);
+    int r = charge_bytes(s, sh->sh_size);
 
     if (r)
         return r;
     if (sh->sh_entsize != sizeof(Elf64_Rela))
-        return bad(s, "a relocation section");
+        return refuse_cubin(s, "a relocation section");
     for (uint32_t j = 0; j < s->ndata; j++) {
         if (s->data[j].section == sh->sh_info) {
             at = s->data[j].at;
@@ -467,11 +467,11 @@ static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
         if (ELF64_R_TYPE(rel.r_info) != REL_64 && ELF64_R_TYPE(rel.r_info) != REL_G64)
             continue;
         if (rel.r_offset > size - 8 || sym >= s->nsyms)
-            return bad(s, "a relocation");
+            return refuse_cubin(s, "a relocation");
         if (!s->sym_var[sym])
             continue;
         if (!sg_grow(&m->data_relocs, &m->cap_data_relocs, m->ndata_relocs, sizeof(*m->data_relocs)))
-            return nomem(s);
+            return cubin_nomem(s);
         m->data_relocs[m->ndata_relocs].at = at + rel.r_offset;
         m->data_relocs[m->ndata_relocs].addend = rel.r_addend;
         m->data_relocs[m->ndata_relocs++].var = s->sym_var[sym] - 1;
@@ -494,11 +494,11 @@ static int read_sections(struct sass *s)
         const char *name;
         int r = 0;
 
-        if (!section(s, i, &sh))
-            return bad(s, "a section lies outside the file");
+        if (!section_at(s, i, &sh))
+            return refuse_cubin(s, "a section lies outside the file");
         name = section_name(s, &sh);
         if (!name)
-            return bad(s, "a section's name");
+            return refuse_cubin(s, "a section's name");
         if (sh.sh_type == SHT_RELA) {
             r = read_relocations(s, &sh);
         } else if (!strcmp(name, ".nv.info") && sh.sh_type != SHT_NOBITS) {
@@ -527,7 +527,7 @@ int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module
         memset(diag, 0, sizeof(*diag));
     s.m = calloc(1, sizeof(*s.m));
     if (!s.m)
-        return nomem(&s);
+        return cubin_nomem(&s);
     pthread_mutex_init(&s.m->lock, NULL);
     s.m->is_sass = true;
     s.m->taken_known = true;

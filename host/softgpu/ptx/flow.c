@@ -31,7 +31,7 @@ struct flow {
     uint32_t *start, *end; /* per vreg, in half positions: 2i use, 2i + 1 definition */
 };
 
-static uint32_t *field(struct sg_insn *in, unsigned bit)
+static uint32_t *operand_field(struct sg_insn *in, unsigned bit)
 {
     switch (bit) {
     case 0:
@@ -146,7 +146,7 @@ static int fold_constants(struct flow *x)
     }
     for (uint32_t i = 0; i < x->n; i++)
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
 
             if (is_vreg(v) && (d->metas[i].def >> k & 1) && defs[v] < 2)
                 defs[v] = d->metas[i].partial ? 2 : defs[v] + 1;
@@ -155,7 +155,7 @@ static int fold_constants(struct flow *x)
         struct sg_insn *in = &d->insns[i];
 
         for (unsigned k = 1; k < 4; k++) { /* a, b, c */
-            uint32_t *op = field(in, k);
+            uint32_t *op = operand_field(in, k);
 
             if (is_vreg(*op) && (d->metas[i].use >> k & 1) && !(d->metas[i].def >> k & 1) && value[*op])
                 *op = value[*op];
@@ -185,7 +185,7 @@ static int find_crossing(struct flow *x)
         const struct sg_meta *m = &d->metas[i];
 
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
             bool use = m->use >> k & 1;
 
             if (!is_vreg(v))
@@ -198,7 +198,7 @@ static int find_crossing(struct flow *x)
             }
         }
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
 
             if (is_vreg(v) && (m->def >> k & 1))
                 stamp[v] = x->block_of[i] + 1;
@@ -228,7 +228,7 @@ static void local_sets(struct flow *x)
         uint64_t *kill = x->kill + (size_t)x->block_of[i] * x->words;
 
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
 
             if (!is_vreg(v) || !x->gid[v])
                 continue;
@@ -236,7 +236,7 @@ static void local_sets(struct flow *x)
                 set_bit(gen, x->gid[v] - 1);
         }
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
 
             if (is_vreg(v) && x->gid[v] && (m->def >> k & 1) && !m->partial)
                 set_bit(kill, x->gid[v] - 1);
@@ -294,7 +294,7 @@ static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
 #undef OR_BLOCK
 }
 
-static int liveness(struct flow *x)
+static int compute_liveness(struct flow *x)
 {
     size_t bytes;
     uint64_t *out, ways;
@@ -344,7 +344,7 @@ static int liveness(struct flow *x)
     return 0;
 }
 
-static void touch(struct flow *x, uint32_t v, uint32_t pos)
+static void touch_interval(struct flow *x, uint32_t v, uint32_t pos)
 {
     if (pos < x->start[v])
         x->start[v] = pos;
@@ -352,7 +352,7 @@ static void touch(struct flow *x, uint32_t v, uint32_t pos)
         x->end[v] = pos;
 }
 
-static int intervals(struct flow *x)
+static int compute_intervals(struct flow *x)
 {
     struct sg_dec *d = x->d;
     uint64_t *out;
@@ -367,20 +367,20 @@ static int intervals(struct flow *x)
         const struct sg_meta *m = &d->metas[i];
 
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t v = *field(&d->insns[i], k);
+            uint32_t v = *operand_field(&d->insns[i], k);
 
             if (!is_vreg(v))
                 continue;
             if ((m->use >> k & 1) || (m->partial && (m->def >> k & 1)))
-                touch(x, v, 2 * i);
+                touch_interval(x, v, 2 * i);
             if (m->def >> k & 1)
-                touch(x, v, 2 * i + 1);
+                touch_interval(x, v, 2 * i + 1);
         }
     }
     if (x->ngregs && !x->in) {
         for (uint32_t g = 0; g < x->ngregs; g++) {
-            touch(x, x->gregs[g], 0);
-            touch(x, x->gregs[g], 2 * x->n);
+            touch_interval(x, x->gregs[g], 0);
+            touch_interval(x, x->gregs[g], 2 * x->n);
         }
         return 0;
     }
@@ -396,9 +396,9 @@ static int intervals(struct flow *x)
         or_successors(x, b, out);
         for (uint32_t w = 0; w < x->words; w++) {
             for (uint64_t s = in[w]; s; s &= s - 1)
-                touch(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b]);
+                touch_interval(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b]);
             for (uint64_t s = out[w]; s; s &= s - 1)
-                touch(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b + 1] - 1);
+                touch_interval(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b + 1] - 1);
         }
     }
     free(out);
@@ -510,7 +510,7 @@ static int call_table(struct flow *x, const uint64_t base[SG_C_COUNT])
     return 0;
 }
 
-static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
+static int rewrite_operands(struct flow *x, const uint32_t nslots[SG_C_COUNT])
 {
     struct sg_dec *d = x->d;
     struct sg_code *c = d->code;
@@ -538,7 +538,7 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
         c->fields[2 * i] = (uint8_t)(d->metas[i].def | (d->metas[i].partial ? 0x80 : 0));
         c->fields[2 * i + 1] = d->metas[i].use;
         for (unsigned k = 0; k < 5; k++) {
-            uint32_t *op = field(&d->insns[i], k);
+            uint32_t *op = operand_field(&d->insns[i], k);
             const struct sg_vreg *v;
 
             if (*op == SG_OPND_NONE) {
@@ -579,12 +579,13 @@ int sg_dec_flow(struct sg_dec *d)
     if (!r)
         r = sg_dec_hoist(d);
     x.n = d->ninsns;
-    if (!r && (find_blocks(&x) || resolve_branches(&x) || find_crossing(&x) || liveness(&x) || intervals(&x)))
+    if (!r && (find_blocks(&x) || resolve_branches(&x) || find_crossing(&x) || compute_liveness(&x) ||
+               compute_intervals(&x)))
         r = d->err;
     if (!r)
         r = assign_slots(&x, nslots);
     if (!r)
-        r = rewrite(&x, nslots);
+        r = rewrite_operands(&x, nslots);
     free(x.block_of);
     free(x.first);
     free(x.gid);

@@ -364,7 +364,7 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag)
     return 0;
 }
 
-static void take(struct sg_module *m, const struct sg_tok *t)
+static void take_address(struct sg_module *m, const struct sg_tok *t)
 {
     struct sg_sym *y = t->kind == SG_T_ID ? sg_sym_find(&m->symtab, 0, t->s, t->len) : NULL;
 
@@ -386,7 +386,7 @@ static void take_moves(struct sg_module *m, const char *opcode)
         if (!sg_tok_is(&l, ','))
             continue;
         sg_lex_next(&l);
-        take(m, &l.tok);
+        take_address(m, &l.tok);
     }
 }
 
@@ -401,7 +401,7 @@ void sg_module_find_taken(struct sg_module *m)
                 continue;
             sg_lex_init(&l, m->vars[i].init, m->text + m->len, 1);
             for (; l.tok.kind != SG_T_EOF && !sg_tok_is(&l, ';'); sg_lex_next(&l))
-                take(m, &l.tok);
+                take_address(m, &l.tok);
         }
         take_moves(m, "mov.u64");
         take_moves(m, "mov.b64");

@@ -56,7 +56,7 @@ struct link {
     size_t len, cap;
 };
 
-static int bad(struct link *k, const char *what)
+static int refuse_link(struct link *k, const char *what)
 {
     const struct sg_tok *t = &k->l.tok;
 
@@ -64,7 +64,7 @@ static int bad(struct link *k, const char *what)
                       (int)(t->len > 40 ? 40 : t->len), t->s, k->in[k->input].name);
 }
 
-static int nomem(struct link *k)
+static int link_nomem(struct link *k)
 {
     return sg_diag_at(k->diag, SG_ERR_NOMEM, 0, 0, "out of memory");
 }
@@ -93,11 +93,11 @@ static int to_function_name(struct link *k)
             break;
         sg_lex_next(&k->l);
     }
-    return bad(k, "a function name expected");
+    return refuse_link(k, "a function name expected");
 }
 
 /* Behind the end of a text that stops in front of the current token. */
-static const char *here(const struct link *k)
+static const char *end_of_text(const struct link *k)
 {
     return k->l.tok.s;
 }
@@ -121,34 +121,34 @@ static int scan_func(struct link *k, struct item *it)
     if (sg_tok_is(&k->l, '{')) {
         it->defines = true;
         if (!sg_lex_skip_block(&k->l))
-            return bad(k, "a body has no end");
+            return refuse_link(k, "a body has no end");
     } else if (sg_tok_is(&k->l, ';')) {
         sg_lex_next(&k->l);
     } else {
-        return bad(k, "'{' or ';' expected");
+        return refuse_link(k, "'{' or ';' expected");
     }
-    it->text_end = here(k);
-    return add_item(k, it) ? 0 : nomem(k);
+    it->text_end = end_of_text(k);
+    return add_item(k, it) ? 0 : link_nomem(k);
 }
 
 /* A name in a list of variables, with its dimensions and its initial value. */
 static int scan_declarator(struct link *k, struct item *it)
 {
     if (k->l.tok.kind != SG_T_ID)
-        return bad(k, "a name expected");
+        return refuse_link(k, "a name expected");
     it->name = it->text = k->l.tok.s;
     it->name_len = k->l.tok.len;
     it->line = k->l.tok.line;
     while (!sg_tok_is(&k->l, ',') && !sg_tok_is(&k->l, ';')) {
         if (k->l.tok.kind == SG_T_EOF)
-            return bad(k, "';' expected");
+            return refuse_link(k, "';' expected");
         if (!sg_tok_is(&k->l, '{'))
             sg_lex_next(&k->l);
         else if (!sg_lex_skip_block(&k->l))
-            return bad(k, "'}' missing");
+            return refuse_link(k, "'}' missing");
     }
-    it->text_end = here(k);
-    return add_item(k, it) ? 0 : nomem(k);
+    it->text_end = end_of_text(k);
+    return add_item(k, it) ? 0 : link_nomem(k);
 }
 
 static int scan_var(struct link *k, struct item *it)
@@ -162,7 +162,7 @@ static int scan_var(struct link *k, struct item *it)
         depth -= depth && sg_tok_is(&k->l, ')') ? 1 : 0;
         sg_lex_next(&k->l);
     }
-    it->head_end = here(k);
+    it->head_end = end_of_text(k);
     for (;;) {
         r = scan_declarator(k, it);
         if (r)
@@ -179,7 +179,7 @@ static int scan_header(struct link *k)
 {
     struct text *t = &k->texts[k->input];
     bool is_target = sg_tok_eq(&k->l.tok, ".target");
-    const char *start = here(k), *end = start;
+    const char *start = end_of_text(k), *end = start;
     uint32_t line = k->l.tok.line, v = 0;
     double d;
 
@@ -200,7 +200,7 @@ static int scan_header(struct link *k)
         t->target_text = start;
         t->target_len = (size_t)(end - start);
         if (t->target_len >= 96)
-            return bad(k, "a target that is too long");
+            return refuse_link(k, "a target that is too long");
     }
     return 0;
 }
@@ -224,7 +224,7 @@ static int skip_rest(struct link *k)
     if (sg_tok_eq(&k->l.tok, ".section")) {
         while (!sg_tok_is(&k->l, '{') && k->l.tok.kind != SG_T_EOF)
             sg_lex_next(&k->l);
-        return k->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&k->l) ? 0 : bad(k, "'}' missing");
+        return k->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&k->l) ? 0 : refuse_link(k, "'}' missing");
     }
     skip_line(k);
     return 0;
@@ -237,7 +237,7 @@ static int scan_file(struct link *k)
 
     it.head_end = it.text = it.head;
     it.text_end = skip_line(k);
-    return add_item(k, &it) ? 0 : nomem(k);
+    return add_item(k, &it) ? 0 : link_nomem(k);
 }
 
 static enum linkage linkage_of(const struct sg_tok *t)
@@ -268,8 +268,8 @@ static int scan_item(struct link *k)
             sg_lex_next(&k->l);
         sg_lex_next(&k->l);
         it.head_end = it.text = it.head;
-        it.text_end = here(k);
-        return add_item(k, &it) ? 0 : nomem(k);
+        it.text_end = end_of_text(k);
+        return add_item(k, &it) ? 0 : link_nomem(k);
     }
     if (sg_tok_eq(t, ".version") || sg_tok_eq(t, ".target") || sg_tok_eq(t, ".address_size"))
         return scan_header(k);
@@ -277,7 +277,7 @@ static int scan_item(struct link *k)
         return scan_file(k);
     if (t->kind == SG_T_DIR || sg_tok_is(&k->l, '@'))
         return skip_rest(k);
-    return bad(k, "unexpected text");
+    return refuse_link(k, "unexpected text");
 }
 
 static bool has_linkage(const struct item *it)
@@ -345,7 +345,7 @@ static int choose_texts(struct link *k, bool *any)
     if (!queue || !enter_definitions(k, &defined)) {
         sg_sym_free(&defined);
         free(queue);
-        return nomem(k);
+        return link_nomem(k);
     }
     for (uint32_t at = 0; at < n; at++)
         for (uint32_t i = k->texts[queue[at]].first; i < k->texts[queue[at]].end; i++) {
@@ -371,7 +371,7 @@ static int choose_texts(struct link *k, bool *any)
 }
 
 /* Enters an item's name; of two weak definitions the first stays. */
-static int enter(struct link *k, uint32_t i)
+static int enter_name(struct link *k, uint32_t i)
 {
     struct item *it = &k->items[i];
     struct sg_sym *y = sg_sym_find(&k->symtab, 0, it->name, it->name_len);
@@ -379,11 +379,11 @@ static int enter(struct link *k, uint32_t i)
 
     if (!y) {
         if (!sg_grow(&k->names, &k->cap_names, k->nnames, sizeof(*k->names)))
-            return nomem(k);
+            return link_nomem(k);
         k->names[k->nnames] = (struct name){.first_input = it->input};
         y = sg_sym_add(&k->symtab, 0, it->name, it->name_len, 0, k->nnames);
         if (!y)
-            return nomem(k);
+            return link_nomem(k);
         k->nnames++;
     }
     m = &k->names[y->index];
@@ -420,12 +420,12 @@ static int mark_renamed(struct link *k)
             sg_sym_find(&k->symtab, 1 + it->input, it->name, it->name_len))
             continue;
         if (!sg_sym_add(&k->symtab, 1 + it->input, it->name, it->name_len, 0, 0))
-            return nomem(k);
+            return link_nomem(k);
     }
     return 0;
 }
 
-static bool put(struct link *k, const char *s, size_t n)
+static bool put_bytes(struct link *k, const char *s, size_t n)
 {
     if (k->len + n + 1 > k->cap) {
         const size_t twice = (k->cap + n) * 2 + 4096, cap = twice < SG_PTX_TEXT_MAX ? twice : SG_PTX_TEXT_MAX;
@@ -448,7 +448,7 @@ static bool put_renamed(struct link *k, const char *s, size_t n, uint32_t input)
     char tail[24];
     int len = snprintf(tail, sizeof(tail), "$$%u", input);
 
-    return put(k, s, n) && put(k, tail, (size_t)len);
+    return put_bytes(k, s, n) && put_bytes(k, tail, (size_t)len);
 }
 
 /*
@@ -466,19 +466,19 @@ static bool put_text(struct link *k, const struct item *it, const char *s, const
         const char *from = l.tok.s;
         uint32_t len = l.tok.len;
 
-        if (!put(k, s, (size_t)(from - s)))
+        if (!put_bytes(k, s, (size_t)(from - s)))
             return false;
         s = from + len;
         if (l.tok.kind == SG_T_ID && !start && sg_sym_find(&k->symtab, 1 + input, from, len)) {
             if (!put_renamed(k, from, len, input))
                 return false;
-        } else if (!put(k, from, len)) {
+        } else if (!put_bytes(k, from, len)) {
             return false;
         }
         start = it->is_func && l.tok.kind == SG_T_PUNCT && strchr(";{}:", l.tok.ch);
         sg_lex_next(&l);
     }
-    return put(k, s, (size_t)(end - s));
+    return put_bytes(k, s, (size_t)(end - s));
 }
 
 /* Copies the .file lines of the text whose items begin here. */
@@ -490,7 +490,7 @@ static bool put_files(struct link *k, uint32_t first)
         const struct item *it = &k->items[i];
 
         if (it->is_file)
-            ok = put(k, it->text, (size_t)(it->text_end - it->text)) && put(k, "\n", 1);
+            ok = put_bytes(k, it->text, (size_t)(it->text_end - it->text)) && put_bytes(k, "\n", 1);
     }
     return ok;
 }
@@ -516,7 +516,7 @@ static int make_header(struct link *k, char *to, size_t room)
     return 0;
 }
 
-static int emit(struct link *k)
+static int emit_text(struct link *k)
 {
     uint32_t input = UINT32_MAX, first = 0;
     bool renames = false, ok;
@@ -528,7 +528,7 @@ static int emit(struct link *k)
 
     for (uint32_t i = 0; i < k->symtab.n; i++)
         renames |= k->symtab.syms[i].frame != 0;
-    ok = put(k, head, strlen(head));
+    ok = put_bytes(k, head, strlen(head));
     for (uint32_t i = 0; i < k->nitems && ok; i++) {
         const struct item *it = &k->items[i];
 
@@ -544,12 +544,12 @@ static int emit(struct link *k)
         if (renames)
             ok = put_text(k, it, it->head, it->head_end) && put_text(k, it, it->text, it->text_end);
         else
-            ok = put(k, it->head, (size_t)(it->head_end - it->head)) &&
-                 put(k, it->text, (size_t)(it->text_end - it->text));
+            ok = put_bytes(k, it->head, (size_t)(it->head_end - it->head)) &&
+                 put_bytes(k, it->text, (size_t)(it->text_end - it->text));
         /* A variable's text ends before the "," or ";" of the list; others have theirs. */
-        ok = ok && (it->name && !it->is_func ? put(k, ";\n", 2) : put(k, "\n", 1));
+        ok = ok && (it->name && !it->is_func ? put_bytes(k, ";\n", 2) : put_bytes(k, "\n", 1));
     }
-    return ok ? 0 : nomem(k);
+    return ok ? 0 : link_nomem(k);
 }
 
 int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag)
@@ -562,12 +562,12 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
         memset(diag, 0, sizeof(*diag));
     k.texts = calloc(n ? n : 1, sizeof(*k.texts));
     if (!k.texts)
-        return nomem(&k);
+        return link_nomem(&k);
     for (k.input = 0; k.input < n && !r; k.input++) {
         k.texts[k.input].first = k.nitems;
         sg_lex_init(&k.l, in[k.input].text, in[k.input].text + in[k.input].len, 1);
         if (!sg_tok_eq(&k.l.tok, ".version"))
-            r = bad(&k, "the text must begin with .version");
+            r = refuse_link(&k, "the text must begin with .version");
         while (!r && k.l.tok.kind != SG_T_EOF)
             r = scan_item(&k);
         k.texts[k.input].end = k.nitems;
@@ -577,11 +577,11 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
     if (!r && !any)
         r = sg_diag_at(diag, SG_ERR_NO_BINARY, 0, 0, "no text has a kernel, and nothing of them is needed");
     for (uint32_t i = 0; i < k.nitems && !r; i++)
-        r = k.items[i].name ? enter(&k, i) : 0;
+        r = k.items[i].name ? enter_name(&k, i) : 0;
     if (!r)
         r = mark_renamed(&k);
     if (!r)
-        r = emit(&k);
+        r = emit_text(&k);
     if (r)
         free(k.out);
     else {

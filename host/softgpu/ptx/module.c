@@ -17,7 +17,7 @@ static int module_bad(struct parse *p, const char *what)
     return sg_lex_bad(&p->l, p->diag, what);
 }
 
-static int nomem(struct parse *p)
+static int module_nomem(struct parse *p)
 {
     return sg_diag_at(p->diag, SG_ERR_NOMEM, p->l.tok.line, 0, "out of memory");
 }
@@ -47,12 +47,12 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
         return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
                           "arrays of texture, surface and sampler variables");
     if (!sg_grow(&m->opaques, &m->cap_opaques, m->nopaques, sizeof(*m->opaques)))
-        return nomem(p);
+        return module_nomem(p);
     name = name_dup(d->name, d->name_len);
     if (!name)
-        return nomem(p);
+        return module_nomem(p);
     m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0, d->v.init, d->v.init_line};
-    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0 : nomem(p);
+    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0 : module_nomem(p);
 }
 
 /* Counts a definition among the constants. */
@@ -90,15 +90,15 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
     if (kind == SG_K_OPAQUE)
         return add_opaque(p, d);
     if (!sg_grow(tab, cap, *n, sizeof(**tab)))
-        return nomem(p);
+        return module_nomem(p);
     name = name_dup(d->name, d->name_len);
     if (!name)
-        return nomem(p);
+        return module_nomem(p);
     slot = &(*tab)[*n];
     *slot = *v;
     slot->name = name;
     if (!sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, (*n)++)) /* freed with the module */
-        return nomem(p);
+        return module_nomem(p);
     return count_const(p, d, v);
 }
 
@@ -320,7 +320,7 @@ static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *na
     }
     if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
         !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC, m->nfuncs))
-        return nomem(p);
+        return module_nomem(p);
     m->funcs[m->nfuncs] = *f;
     *out = &m->funcs[m->nfuncs++];
     return 0;
@@ -333,10 +333,10 @@ static int add_kernel(struct parse *p, struct sg_func *f)
     struct sg_kernel *k;
 
     if (!sg_grow(&m->kernels, &m->cap_kernels, m->nkernels, sizeof(*m->kernels)))
-        return nomem(p);
+        return module_nomem(p);
     k = calloc(1, sizeof(*k));
     if (!k)
-        return nomem(p);
+        return module_nomem(p);
     k->ops = &sg_kernel_ops;
     k->module = m;
     k->func = index;
@@ -346,7 +346,7 @@ static int add_kernel(struct parse *p, struct sg_func *f)
     f->kernel = m->nkernels;
     k->params = calloc(f->nparams ? f->nparams : 1, sizeof(*k->params));
     if (!k->params)
-        return nomem(p);
+        return module_nomem(p);
     for (uint32_t i = 0; i < f->nparams; i++) {
         k->params[i].offset = f->params[i].offset;
         k->params[i].size = f->params[i].size;
@@ -423,7 +423,7 @@ static int parse_func(struct parse *p, bool is_extern, bool is_weak)
     f.name = name_dup(name.s, name.len);
     if (!f.name) {
         sg_func_clear(&f);
-        return nomem(p);
+        return module_nomem(p);
     }
     body = f.body != NULL;
     r = func_slot(p, &f, &name, &slot);

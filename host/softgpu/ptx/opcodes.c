@@ -148,7 +148,7 @@ static const char *const opcodes[] = {
     "xor",
 };
 
-static int compare(const void *key, const void *item)
+static int compare_names(const void *key, const void *item)
 {
     return strcmp(key, *(const char *const *)item);
 }
@@ -162,5 +162,6 @@ bool sg_is_opcode(const char *text)
         return n == 0;
     memcpy(word, text, n);
     word[n] = '\0';
-    return bsearch(word, opcodes, sizeof(opcodes) / sizeof(opcodes[0]), sizeof(opcodes[0]), compare) != NULL;
+    return bsearch(word, opcodes, sizeof(opcodes) / sizeof(opcodes[0]), sizeof(opcodes[0]), compare_names) !=
+           NULL;
 }

@@ -35,7 +35,7 @@ static bool read_only(const struct sg_copy *c)
 
 /* Checks that the device of each side has access to it. Arrays can be used only by their
    context's device. */
-static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
+static bool copy_is_reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
@@ -61,7 +61,7 @@ static bool there_still(uint64_t addr, uint64_t span)
  * unmapped or unregistered, even through another context, and the system may have reused its
  * addresses.
  */
-static bool there(const struct sg_copy *c)
+static bool is_still_there(const struct sg_copy *c)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
@@ -85,7 +85,7 @@ static bool is_apart(const uint8_t *a, const uint8_t *b, size_t n)
     return a < b ? (size_t)(b - a) >= n : (size_t)(a - b) >= n;
 }
 
-static void move(const struct sg_copy *c)
+static void move_bytes(const struct sg_copy *c)
 {
     if (c->past && c->height == 1 && c->depth == 1 && is_apart(c->dst, c->src, c->width)) {
         blk_copy_past(c->dst, c->src, c->width);
@@ -107,12 +107,12 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
     if (sg_graph_memory_dormant((uint64_t)(uintptr_t)c->dst) ||
         sg_graph_memory_dormant((uint64_t)(uintptr_t)c->src))
         r = sg_graph_memory_fault(s, "copy");
-    else if (!there(c))
+    else if (!is_still_there(c))
         r = sg_gone(s, "copy");
-    else if (!reachable(c, s))
+    else if (!copy_is_reachable(c, s))
         r = sg_unreachable(s, "copy");
     else
-        move(c);
+        move_bytes(c);
     sg_grace_leave();
     return r;
 }
@@ -136,7 +136,7 @@ static void copy_drop(struct sg_op *op)
 }
 
 /* Packs the source into private memory. Returns false if there is not enough. */
-static bool stage(struct sg_copy_op *o)
+static bool stage_source(struct sg_copy_op *o)
 {
     struct sg_copy pack = o->c;
     size_t bytes = o->c.width * o->c.height * o->c.depth;
@@ -151,7 +151,7 @@ static bool stage(struct sg_copy_op *o)
     pack.dst = o->staged;
     pack.dst_pitch = pack.width;
     pack.dst_slice = pack.width * pack.height;
-    move(&pack);
+    move_bytes(&pack);
     o->c.src = o->staged;
     o->c.src_pitch = pack.dst_pitch;
     o->c.src_slice = pack.dst_slice;
@@ -198,7 +198,7 @@ CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy
     } else if (async && !dst_pageable) {
         if (!src_pageable)
             mode = bytes <= SG_INLINE_BYTES ? SG_ISSUE_INLINE : SG_ISSUE_ASYNC;
-        else if (!sg_stream_idle(s) && stage(o))
+        else if (!sg_stream_idle(s) && stage_source(o))
             mode = SG_ISSUE_ASYNC;
     }
     return sg_issue(s, &o->op, mode);

@@ -5,8 +5,8 @@
 #include "runtime/runtime.h"
 
 /* Offset of the side's first byte, and the number of bytes up to and including its last byte. */
-static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_t *offset, uint64_t *span,
-                   uint64_t *slice)
+static bool side_extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_t *offset,
+                        uint64_t *span, uint64_t *slice)
 {
     uint64_t t;
 
@@ -86,7 +86,7 @@ static CUresult check_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
     r = side_place(s, &place);
     if (r != CUDA_SUCCESS)
         return r;
-    if (!s->base || !extent(s, w, h, d, &offset, &span, slice) ||
+    if (!s->base || !side_extent(s, w, h, d, &offset, &span, slice) ||
         __builtin_add_overflow(s->base, offset, addr))
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_copy_check(place, *addr, span, write, pageable);

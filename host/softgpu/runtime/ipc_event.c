@@ -54,7 +54,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_ipc_event *all;
 
 /* Enters this process among the holders. Replaces holders that exited without notice. */
-static bool enter(struct sg_ipc_event *x)
+static bool enter_holder(struct sg_ipc_event *x)
 {
     for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
         uint32_t other = atomic_load(&x->page->head.holders[i]);
@@ -67,7 +67,7 @@ static bool enter(struct sg_ipc_event *x)
     return false;
 }
 
-static void leave(struct sg_ipc_event *x)
+static void leave_holder(struct sg_ipc_event *x)
 {
     for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
         uint32_t me = x->holder;
@@ -77,7 +77,7 @@ static void leave(struct sg_ipc_event *x)
     }
 }
 
-static void list(struct sg_ipc_event *x)
+static void list_event(struct sg_ipc_event *x)
 {
     pthread_mutex_lock(&lock);
     x->link = all;
@@ -89,15 +89,15 @@ static void list(struct sg_ipc_event *x)
 }
 
 /* Maps the page and enters; takes the descriptor and the hold on the token over. */
-static bool attach(struct sg_ipc_event *x, int fd)
+static bool attach_page(struct sg_ipc_event *x, int fd)
 {
     void *p = mmap(NULL, sizeof(*x->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     close(fd);
     if (p != MAP_FAILED) {
         x->page = p;
-        if (enter(x)) {
-            list(x);
+        if (enter_holder(x)) {
+            list_event(x);
             return true;
         }
         munmap(p, sizeof(*x->page));
@@ -113,7 +113,7 @@ struct sg_ipc_event *sg_ipc_event_new(void)
 
     if (x)
         x->made_here = true;
-    if (fd < 0 || !attach(x, fd)) {
+    if (fd < 0 || !attach_page(x, fd)) {
         free(x);
         return NULL;
     }
@@ -135,7 +135,7 @@ CUresult sg_ipc_event_open(const uint8_t *token, struct sg_ipc_event **out)
         sg_share_close(token);
         fd = -1;
     }
-    if (fd < 0 || !attach(x, fd)) {
+    if (fd < 0 || !attach_page(x, fd)) {
         free(x);
         return fd == -1 ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
     }
@@ -152,7 +152,7 @@ void sg_ipc_event_end(struct sg_ipc_event *x)
     if (x->link)
         x->link->plink = x->plink;
     pthread_mutex_unlock(&lock);
-    leave(x);
+    leave_holder(x);
     munmap(x->page, sizeof(*x->page));
     sg_share_close(x->token);
     free(x);
@@ -201,7 +201,7 @@ uint64_t sg_ipc_event_record(struct sg_ipc_event *x)
     return n;
 }
 
-static void complete(struct sg_ipc_event *x, struct record *r, uint64_t pending)
+static void complete_record(struct sg_ipc_event *x, struct record *r, uint64_t pending)
 {
     atomic_compare_exchange_strong(&r->state, &pending, pending + 1);
     atomic_fetch_add(&x->page->head.wake, 1);
@@ -212,7 +212,7 @@ void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n)
 {
     uint64_t mine = n;
 
-    complete(x, record_of(x, n), 2 * n);
+    complete_record(x, record_of(x, n), 2 * n);
     atomic_compare_exchange_strong(&x->mine[n % RECORDS], &mine, 0);
 }
 
@@ -236,7 +236,7 @@ void sg_share_holder_gone(void)
             const uint64_t state = atomic_load(&r->state);
 
             if (!(state & 1) && state && atomic_load(&r->holder) == x->holder && !is_pending(x, state / 2))
-                complete(x, r, state);
+                complete_record(x, r, state);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -247,7 +247,7 @@ uint64_t sg_ipc_event_latest(struct sg_ipc_event *x)
     return atomic_load(&x->page->latest);
 }
 
-static bool holds(struct sg_ipc_event *x, uint32_t holder)
+static bool holder_is_present(struct sg_ipc_event *x, uint32_t holder)
 {
     for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
         if (atomic_load(&x->page->head.holders[i]) == holder)
@@ -264,7 +264,7 @@ bool sg_ipc_event_done(struct sg_ipc_event *x, uint64_t n)
 
     if (state & 1 || state < 2 * n)
         return true; /* the second case: never written by an honest process; not waited for */
-    return !holds(x, atomic_load(&r->holder));
+    return !holder_is_present(x, atomic_load(&r->holder));
 }
 
 void sg_ipc_event_wait(struct sg_ipc_event *x, uint64_t n)

@@ -57,8 +57,8 @@ static void set_drop(struct sg_op *op)
     free(op);
 }
 
-static CUresult build(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
-                      size_t height, struct set_op **out)
+static CUresult build_memset(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value, size_t width,
+                             size_t height, struct set_op **out)
 {
     struct sg_mem_info info;
     uint64_t row, span;
@@ -97,7 +97,7 @@ CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out)
 
     if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width || !p->height)
         return CUDA_ERROR_INVALID_VALUE;
-    r = build(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
+    r = build_memset(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
     if (r == CUDA_SUCCESS)
         *out = &o->op;
     return r;
@@ -122,7 +122,7 @@ CUresult sg_set_issue(struct sg_ctx *ctx, CUstream stream, const CUDA_MEMSET_NOD
     CUresult r = sg_stream_get(ctx, stream, &s);
 
     if (r == CUDA_SUCCESS)
-        r = build(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
+        r = build_memset(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
     if (r != CUDA_SUCCESS)
         return r;
     /*

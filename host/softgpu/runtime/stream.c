@@ -250,7 +250,7 @@ void sg_op_end(struct sg_op *op)
     op->drop(op);
 }
 
-static void complete(struct sg_stream *s, uint64_t seq)
+static void complete_operation(struct sg_stream *s, uint64_t seq)
 {
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->completed, seq);
@@ -294,7 +294,7 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
         r = op->run(op, s);
     /* Release first: a waiter may rely on everything being released at completion. */
     sg_op_end(op);
-    complete(s, seq);
+    complete_operation(s, seq);
     return r;
 }
 
@@ -358,7 +358,7 @@ static bool start_thread_locked(struct sg_stream *s)
     return s->thread;
 }
 
-static bool enqueue(struct sg_stream *s, struct sg_op *op)
+static bool enqueue_operation(struct sg_stream *s, struct sg_op *op)
 {
     bool ok;
 
@@ -433,7 +433,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||
         (mode == SG_ISSUE_INLINE && (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
-        queued = enqueue(s, op); /* no thread, or the stream was just destroyed: run it here */
+        queued = enqueue_operation(s, op); /* no thread, or the stream was just destroyed: run it here */
     pthread_mutex_unlock(&ctx->issue);
     sg_deps_free(first);
     if (queued)

@@ -249,7 +249,7 @@ static void on_segv(int sig)
 	siglongjmp(segv, sig);
 }
 
-static bool readable(volatile char *p)
+static bool page_is_readable(volatile char *p)
 {
 	struct sigaction act = { .sa_handler = on_segv }, old;
 	bool ok = true;
@@ -304,7 +304,7 @@ void test_fork(void)
 	if (!pid) {
 		int bad = try_all(fd, &c);
 
-		if (readable(w))
+		if (page_is_readable(w))
 			bad |= 2;
 		fflush(stdout);
 		_exit(bad);

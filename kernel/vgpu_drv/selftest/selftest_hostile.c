@@ -50,7 +50,7 @@ static struct {
  * Errors that a neighbour, or unbinding the device, may cause. EACCES: devtmpfs creates a node
  * before it sets its mode.
  */
-static bool excused(int err)
+static bool error_is_excused(int err)
 {
 	return err == EAGAIN || err == ENOSPC || err == EUSERS || err == EDQUOT ||
 	       (st_allow_unbind &&
@@ -59,11 +59,11 @@ static bool excused(int err)
 }
 
 /* Return: true if the ioctl succeeded. An unexpected errno counts as a failure. */
-static bool does(int fd, unsigned long cmd, void *arg)
+static bool ioctl_works(int fd, unsigned long cmd, void *arg)
 {
 	if (!ioctl(fd, cmd, arg))
 		return true;
-	CHECK(excused(errno));
+	CHECK(error_is_excused(errno));
 	return false;
 }
 
@@ -79,10 +79,10 @@ static bool ordinary_bytes(int fd, char *buf, unsigned char seed)
 	size_t i;
 
 	memset(buf, seed, PAGES * PAGE);
-	if (!does(fd, VGPU_IOCTL_PIN, &pin))
+	if (!ioctl_works(fd, VGPU_IOCTL_PIN, &pin))
 		return false;
 	e = (struct vgpu_export){ .region = pin.region, .length = PAGES * PAGE };
-	if (!does(fd, VGPU_IOCTL_EXPORT, &e))
+	if (!ioctl_works(fd, VGPU_IOCTL_EXPORT, &e))
 		return false;
 	mapped = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, e.fd, 0);
 	CHECK(mapped != MAP_FAILED);
@@ -97,7 +97,7 @@ static bool ordinary_bytes(int fd, char *buf, unsigned char seed)
 	}
 	waitpid(child, NULL, 0);
 	unpin.region = pin.region;
-	does(fd, VGPU_IOCTL_UNPIN, &unpin);
+	ioctl_works(fd, VGPU_IOCTL_UNPIN, &unpin);
 	for (i = 0; i < PAGES; i++) {
 		CHECK(mapped[i * PAGE] == (char)seed && buf[i * PAGE] == (char)seed);
 		mapped[i * PAGE + 1] = (char)(seed + i);
@@ -105,11 +105,11 @@ static bool ordinary_bytes(int fd, char *buf, unsigned char seed)
 	}
 	munmap(mapped, PAGES * PAGE);
 	if (ioctl(fd, VGPU_IOCTL_WAIT, &wait))
-		CHECK(errno == ETIMEDOUT || excused(errno));
+		CHECK(errno == ETIMEDOUT || error_is_excused(errno));
 	return true;
 }
 
-static void ordinary(int which)
+static void ordinary_client(int which)
 {
 	int64_t end = st_now_ns() + MOST_S * 1000000000ll;
 	char *buf = st_pages(PAGES);
@@ -121,11 +121,11 @@ static void ordinary(int which)
 		int fd = open(st_path, O_RDWR | O_CLOEXEC), i;
 
 		if (fd < 0) {
-			CHECK(excused(errno));
+			CHECK(error_is_excused(errno));
 			usleep(20000);
 			continue;
 		}
-		if (does(fd, VGPU_IOCTL_CREATE_CLIENT, &c)) {
+		if (ioctl_works(fd, VGPU_IOCTL_CREATE_CLIENT, &c)) {
 			for (i = 0; i < 20 && ordinary_bytes(fd, buf, (unsigned char)(i + which)); i++)
 				shared->rounds[which]++;
 		} else {
@@ -312,7 +312,7 @@ static void *hostile_thread(void *arg)
 	return NULL;
 }
 
-static void hostile(uint64_t seed)
+static void hostile_client(uint64_t seed)
 {
 	pthread_t thread;
 	int i;
@@ -377,13 +377,13 @@ static void hostile_has_nothing(void)
 }
 
 /* True if the hostile process got far enough for the test to be meaningful. */
-static bool reached(void)
+static bool all_reached(void)
 {
 	return shared->done[PIN] && shared->done[UNPIN] && shared->done[EXPORT] &&
 	       shared->done[MOVE];
 }
 
-static void disturb(int64_t end)
+static void disturb_until(int64_t end)
 {
 	bool take = st_allow_unbind;
 	char name[64] = "";
@@ -393,10 +393,10 @@ static void disturb(int64_t end)
 
 	if (take)
 		CHECK(st_virtio_name(name, sizeof(name)));
-	while (st_now_ns() < end || (!reached() && st_now_ns() < end + MOST_S * 1000000000ll)) {
+	while (st_now_ns() < end || (!all_reached() && st_now_ns() < end + MOST_S * 1000000000ll)) {
 		child = fork();
 		if (!child)
-			hostile(++seed + (uint64_t)end);
+			hostile_client(++seed + (uint64_t)end);
 		seed++;
 		for (i = 0; i < LIFE_MS / 20; i++) {
 			usleep(20000);
@@ -425,9 +425,9 @@ void test_hostile(void)
 	for (i = 0; i < ORDINARY; i++) {
 		child[i] = fork();
 		if (!child[i])
-			ordinary(i);
+			ordinary_client(i);
 	}
-	disturb(st_now_ns() + st_seconds * 1000000000ll);
+	disturb_until(st_now_ns() + st_seconds * 1000000000ll);
 	shared->stop = true;
 	for (i = 0; i < ORDINARY; i++) {
 		waitpid(child[i], &status, 0);
@@ -437,7 +437,7 @@ void test_hostile(void)
 	for (i = 0; i < NOPS; i++)
 		printf(" %s %u/%u", names[i], shared->done[i], shared->tried[i]);
 	printf("\n");
-	CHECK(reached());
+	CHECK(all_reached());
 	fd = st_client(&c);
 	CHECK(fd >= 0);
 	if (fd >= 0)

@@ -41,7 +41,7 @@ static int component_log2(CUarray_format format)
     }
 }
 
-static uint64_t part(uint64_t v, unsigned shift, uint64_t max)
+static uint64_t unpack_extent(uint64_t v, unsigned shift, uint64_t max)
 {
     return (v >> shift & (max - 1)) + 1;
 }
@@ -71,9 +71,9 @@ bool vcu_array_extent(CUarray array, CUcontext ctx, struct vcu_array_extent *out
     if ((v & KNOWN) == 0 || (uintptr_t)ctx != vcu.devices[v >> DEVICE_SHIFT & DEVICE_MAX].primary)
         return false;
     out->element = 1u << (v >> ELEMENT_SHIFT & 7);
-    out->row = part(v, WIDTH_SHIFT, WIDTH_MAX) * out->element;
-    out->height = part(v, HEIGHT_SHIFT, WIDTH_MAX);
-    out->depth = part(v, 0, DEPTH_MAX);
+    out->row = unpack_extent(v, WIDTH_SHIFT, WIDTH_MAX) * out->element;
+    out->height = unpack_extent(v, HEIGHT_SHIFT, WIDTH_MAX);
+    out->depth = unpack_extent(v, 0, DEPTH_MAX);
     return true;
 }
 

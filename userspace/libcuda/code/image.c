@@ -35,7 +35,7 @@ static bool may_read(const void *code, uint64_t n, uint64_t limit)
     return limit != 0 ? n <= limit : lnk_memory_mapped(code, n);
 }
 
-static void grow(uint64_t *size, uint64_t end)
+static void grow_size(uint64_t *size, uint64_t end)
 {
     if (end > *size)
         *size = end;
@@ -60,7 +60,7 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
                             !may_read(code, eh.e_shoff + table, limit)))
         return CUDA_ERROR_INVALID_IMAGE;
     if (eh.e_shnum != 0)
-        grow(size, eh.e_shoff + table);
+        grow_size(size, eh.e_shoff + table);
     for (unsigned i = 0; i < eh.e_shnum; i++) {
         Elf64_Shdr sh;
 
@@ -70,7 +70,7 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
         *why = "an ELF section lies outside the image";
         if (sh.sh_offset > (1ull << 40) || sh.sh_size > (1ull << 40))
             return CUDA_ERROR_INVALID_IMAGE;
-        grow(size, sh.sh_offset + sh.sh_size);
+        grow_size(size, sh.sh_offset + sh.sh_size);
     }
 
     *why = "ELF program headers";
@@ -79,7 +79,7 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
                             !may_read(code, eh.e_phoff + table, limit)))
         return CUDA_ERROR_INVALID_IMAGE;
     if (eh.e_phnum != 0)
-        grow(size, eh.e_phoff + table);
+        grow_size(size, eh.e_phoff + table);
     for (unsigned i = 0; i < eh.e_phnum; i++) {
         Elf64_Phdr ph;
 
@@ -89,7 +89,7 @@ static CUresult measure_elf(const uint8_t *code, uint64_t limit, uint64_t *size,
         *why = "an ELF segment lies outside the image";
         if (ph.p_offset > (1ull << 40) || ph.p_filesz > (1ull << 40))
             return CUDA_ERROR_INVALID_IMAGE;
-        grow(size, ph.p_offset + ph.p_filesz);
+        grow_size(size, ph.p_offset + ph.p_filesz);
     }
     *why = "the ELF image is truncated";
     return may_read(code, *size, limit) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;

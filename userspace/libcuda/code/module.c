@@ -343,7 +343,7 @@ static void forget_unit(uint64_t handle, void *unused, void *arg)
 }
 
 /* Removes an ending function from its kernel's list. With vcu_module_lock held. */
-static void unchain(struct vcu_func *kernel, const struct vcu_func *f)
+static void unchain_function(struct vcu_func *kernel, const struct vcu_func *f)
 {
     uint64_t h = atomic_load(&kernel->function);
 
@@ -366,7 +366,7 @@ static void forget_function(uint64_t handle, void *unused, void *arg)
     (void)unused;
     if (f == NULL || f->context != *(uint64_t *)arg || f->kernel == NULL)
         return;
-    unchain(f->kernel, f);
+    unchain_function(f->kernel, f);
     vcu_func_end(f);
 }
 

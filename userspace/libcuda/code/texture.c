@@ -95,7 +95,7 @@ static CUresult texture_send(const struct vcu_texture_object *o, uint64_t *numbe
 }
 
 /* False, with o freed: no memory. */
-static bool remember(struct vcu_texture_object *o)
+static bool remember_object(struct vcu_texture_object *o)
 {
     struct btr_item old = {0, 0, NULL};
     bool ok;
@@ -138,7 +138,7 @@ CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA
     }
     const uint64_t made = o->number;
 
-    if (!remember(o)) {
+    if (!remember_object(o)) {
         vgp_call_vgpTexObjectDestroy(surface, made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

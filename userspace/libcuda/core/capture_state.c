@@ -256,7 +256,7 @@ CUresult vcu_capture_spoil(const char *call, CUstream stream)
 }
 
 /* True if cuThreadExchangeStreamCaptureMode's documentation forbids the call to this thread. */
-static bool forbids(const struct vcu_capture *c, uint32_t thread)
+static bool capture_forbids(const struct vcu_capture *c, uint32_t thread)
 {
     if (c->thread == thread)
         return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -271,7 +271,7 @@ static CUstream next_forbidding(uint32_t thread, bool *any)
 
     pthread_mutex_lock(&lock);
     for (struct vcu_capture *c = captures; c != NULL && found == NULL; c = c->next) {
-        if (!forbids(c, thread) || c->spoilt)
+        if (!capture_forbids(c, thread) || c->spoilt)
             continue;
         c->spoilt = c->doubtful = true;
         *any = true;
@@ -288,7 +288,7 @@ static bool still_forbidden(uint32_t thread)
 
     pthread_mutex_lock(&lock);
     for (struct vcu_capture *c = captures; c != NULL; c = c->next)
-        any |= forbids(c, thread);
+        any |= capture_forbids(c, thread);
     pthread_mutex_unlock(&lock);
     return any;
 }

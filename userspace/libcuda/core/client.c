@@ -270,7 +270,7 @@ static CUresult show_devices(void)
     return res;
 }
 
-static CUresult greet(void)
+static CUresult greet_worker(void)
 {
     uint32_t major = 0, minor = 0;
     uint64_t features = 0;
@@ -301,7 +301,7 @@ static CUresult greet(void)
     return res;
 }
 
-static void disconnect(void)
+static void disconnect_worker(void)
 {
     vcu.connected = false;
     vcu.device_count = 0;
@@ -345,9 +345,9 @@ static CUresult connect_to(const struct lnk_place *place, bool lasting)
         res = vcu_units_connected();
     }
     if (res == CUDA_SUCCESS)
-        res = greet();
+        res = greet_worker();
     if (res != CUDA_SUCCESS)
-        disconnect();
+        disconnect_worker();
     return res;
 }
 
@@ -359,7 +359,7 @@ static CUresult look_at(const struct lnk_place *place)
 static CUresult connect_worker(void)
 {
     const struct lnk_place *place, *next;
-    CUresult res = vcu_place_choose(look_at, disconnect, &place);
+    CUresult res = vcu_place_choose(look_at, disconnect_worker, &place);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -401,7 +401,7 @@ CUresult vcu_client_init(void)
     if (vcu.state == VCU_NEW) {
         if (vcu.early && vcu_place_stale()) { /* set since the version query */
             lnk_record_end();
-            disconnect();
+            disconnect_worker();
             vcu.early = false;
         }
         if (!vcu.early)
@@ -410,7 +410,7 @@ CUresult vcu_client_init(void)
         if (res == CUDA_SUCCESS) {
             res = show_devices();
             if (res != CUDA_SUCCESS)
-                disconnect();
+                disconnect_worker();
         }
         vcu.launch_blocking = env_is_on("CUDA_LAUNCH_BLOCKING");
         if (res == CUDA_SUCCESS) {

@@ -36,7 +36,7 @@ static uint64_t *orphans;                                /* handles; never given
 static size_t norphans, room;
 
 /* Without memory for the list the stream is only unknown. */
-static void orphan(uint64_t handle)
+static void add_orphan(uint64_t handle)
 {
     pthread_mutex_lock(&lock);
     if (norphans == room) {
@@ -73,7 +73,7 @@ static void forget_stream(uint64_t handle, void *data, void *arg)
     if (c == NULL || c->green == 0 || (c != gone && c->base != gone))
         return;
     vgp_handle_drop(handle);
-    orphan(handle);
+    add_orphan(handle);
 }
 
 void vcu_green_forget(const struct vcu_context *c)

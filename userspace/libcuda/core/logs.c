@@ -79,7 +79,7 @@ CUresult vcu_refuse(const char *call, CUresult r, const char *why)
 }
 
 /* Formats the line; a reason is used if it belongs to the failed call. */
-static size_t compose(char *line, const char *call, CUresult r)
+static size_t compose_line(char *line, const char *call, CUresult r)
 {
     const char *name = cua_error_name(r), *text = cua_error_text(r);
     struct timespec now;
@@ -129,7 +129,7 @@ void vcu_logs_failure(const char *call, CUresult r)
         mine.call = NULL;
         return;
     }
-    n = compose(line, call, r);
+    n = compose_line(line, call, r);
     mine.call = NULL;
     pthread_mutex_lock(&lock);
     memcpy(lines[written % LINES_MAX], line, n + 1);
@@ -189,7 +189,7 @@ CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 
 /* The lines from an iterator (NULL: all) on: the first that is still kept, their number, and the
  * number lost. False: not an iterator of this log. */
-static bool span(const CUlogIterator *iterator, CUlogIterator *from, unsigned *count, unsigned *lost)
+static bool log_span(const CUlogIterator *iterator, CUlogIterator *from, unsigned *count, unsigned *lost)
 {
     CUlogIterator kept = written < LINES_MAX ? written : LINES_MAX;
     CUlogIterator asked = iterator != NULL ? written - *iterator : written;
@@ -244,7 +244,7 @@ CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *s
                           : size == NULL ? "size cannot be NULL"
                                          : "flags must be 0");
     pthread_mutex_lock(&lock);
-    if (span(iterator, &from, &count, &lost)) {
+    if (log_span(iterator, &from, &count, &lost)) {
         if (count != 0)
             n = logs_fill(buffer, *size, from, count, lost);
         if (n != 0 || count == 0) {

@@ -25,7 +25,7 @@ static struct place places[VCU_ROOM_PLACES];
 static _Atomic uint32_t pending[VCU_ROOM_CONTEXTS], epochs[VCU_ROOM_CONTEXTS];
 static _Atomic uint32_t used, cursor; /* of the places of streams */
 
-static void subtract(_Atomic uint32_t *from, uint32_t n)
+static void subtract_room(_Atomic uint32_t *from, uint32_t n)
 {
     uint32_t was = atomic_load_explicit(from, memory_order_relaxed);
 
@@ -34,7 +34,7 @@ static void subtract(_Atomic uint32_t *from, uint32_t n)
 }
 
 /* Forgets what was counted before the context was idle. */
-static struct place *at(uint32_t place, uint32_t context)
+static struct place *place_at(uint32_t place, uint32_t context)
 {
     struct place *p = &places[place];
     uint32_t now = atomic_load_explicit(&epochs[context], memory_order_relaxed);
@@ -50,7 +50,7 @@ static struct place *at(uint32_t place, uint32_t context)
 }
 
 /* The number of launches that may be pending in a stream that holds `own`. */
-static uint32_t limit(uint32_t context, uint32_t own)
+static uint32_t limit_of(uint32_t context, uint32_t own)
 {
     uint32_t all, others, share;
 
@@ -64,7 +64,7 @@ static uint32_t limit(uint32_t context, uint32_t own)
 
 bool vcu_room_add(uint32_t place, uint64_t stream, uint32_t context, uint32_t weight)
 {
-    struct place *p = at(place, context % VCU_ROOM_CONTEXTS);
+    struct place *p = place_at(place, context % VCU_ROOM_CONTEXTS);
     uint32_t since, own, most;
 
     context %= VCU_ROOM_CONTEXTS;
@@ -78,7 +78,7 @@ bool vcu_room_add(uint32_t place, uint64_t stream, uint32_t context, uint32_t we
     if (vcu_room.context != 0)
         atomic_fetch_add_explicit(&pending[context], weight, memory_order_relaxed);
     own = since + atomic_load_explicit(&p->before, memory_order_relaxed);
-    most = limit(context, own);
+    most = limit_of(context, own);
     return since >= (most / 2 > VCU_ROOM_FLOOR / 2 ? most / 2 : VCU_ROOM_FLOOR / 2);
 }
 
@@ -91,15 +91,15 @@ void vcu_room_mark_end(uint32_t place, uint32_t context, uint32_t marked)
 {
     uint32_t done = atomic_exchange(&places[place].before, marked);
 
-    subtract(&pending[context % VCU_ROOM_CONTEXTS], done);
+    subtract_room(&pending[context % VCU_ROOM_CONTEXTS], done);
 }
 
 void vcu_room_idle(uint32_t place, uint32_t context)
 {
-    struct place *p = at(place, context % VCU_ROOM_CONTEXTS);
+    struct place *p = place_at(place, context % VCU_ROOM_CONTEXTS);
     uint32_t done = atomic_exchange(&p->before, 0) + atomic_exchange(&p->since, 0);
 
-    subtract(&pending[context % VCU_ROOM_CONTEXTS], done);
+    subtract_room(&pending[context % VCU_ROOM_CONTEXTS], done);
 }
 
 void vcu_room_context_idle(uint32_t context)

@@ -20,7 +20,7 @@ struct submit {
 };
 _Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv is too small");
 
-static struct submit *part(struct vgp_submit *s)
+static struct submit *submit_state(struct vgp_submit *s)
 {
     return (struct submit *)s->priv;
 }
@@ -116,7 +116,7 @@ static bool tells_of_parked(uint16_t call)
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     struct vcu_thread *t = vcu_thread();
-    struct submit *p = part(s);
+    struct submit *p = submit_state(s);
     uint64_t context;
     CUresult res;
 
@@ -156,9 +156,9 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
 
 /* Publishes the record. Its effect on queries is noted after publication: earlier query results may
  * predate it. */
-static void publish(struct vgp_submit *s)
+static void publish_records(struct vgp_submit *s)
 {
-    struct submit *p = part(s);
+    struct submit *p = submit_state(s);
     uint64_t noted = vcu_query_noted(p->number, p->call.args);
 
     lnk_ring_publish(&p->call);
@@ -172,8 +172,8 @@ CUresult vgp_submit_async(struct vgp_submit *s)
     uint32_t size;
     CUresult res;
 
-    publish(s);
-    if (!part(s)->answered)
+    publish_records(s);
+    if (!submit_state(s)->answered)
         return CUDA_SUCCESS;
     res = vgp_submit_collect(s, &payload, &size);
     vgp_submit_end(s);
@@ -182,7 +182,7 @@ CUresult vgp_submit_async(struct vgp_submit *s)
 
 CUresult vgp_submit_publish(struct vgp_submit *s)
 {
-    publish(s);
+    publish_records(s);
     return CUDA_SUCCESS;
 }
 
@@ -209,7 +209,7 @@ static void note_sticky(CUresult r)
 
 CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size)
 {
-    struct submit *p = part(s);
+    struct submit *p = submit_state(s);
     const void *shared;
     uint8_t *copy = payload_small;
     CUresult res;
@@ -261,12 +261,12 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
 
 void vgp_submit_end(struct vgp_submit *s)
 {
-    lnk_ring_end(&part(s)->call);
+    lnk_ring_end(&submit_state(s)->call);
 }
 
 bool vcu_submit_ready(struct vgp_submit *s)
 {
-    return lnk_ring_ready(&part(s)->call);
+    return lnk_ring_ready(&submit_state(s)->call);
 }
 
 /* ---- fills of memory ---- */
@@ -323,7 +323,7 @@ static bool may_offer(uint64_t size)
 }
 
 /* True: the worker has all of it. Errors are for the call that sends or uses it. */
-static bool offer(uint32_t id, const void *data, uint64_t size)
+static bool offer_image(uint32_t id, const void *data, uint64_t size)
 {
     uint8_t hash[SHA_256_BYTES];
     uint32_t there = 0;
@@ -361,7 +361,7 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
         return CUDA_ERROR_INVALID_VALUE;
     if (id == 0)
         id = atomic_fetch_add(&last_id, 1) + 1;
-    if (offer(id, data, size))
+    if (offer_image(id, data, size))
         atomic_fetch_add_explicit(&vcu_image_bytes_spared, size, memory_order_relaxed);
     else
         res = send_pieces(id, data, size);

@@ -102,8 +102,8 @@ static int by_uuid(const char *element, size_t size, const struct vcu_device *al
 }
 
 /* The index of the device that an element names, or -1. */
-static int named(const char *element, size_t size, bool uuids, const struct vcu_device *all, int n,
-                 const int *sorted, const char **why)
+static int named_device(const char *element, size_t size, bool uuids, const struct vcu_device *all, int n,
+                        const int *sorted, const char **why)
 {
     char *end;
     long number;
@@ -144,7 +144,7 @@ int vcu_visible_choose(const char *text, const char *order, const struct vcu_dev
 
         while (used > 0 && isspace((unsigned char)p[used - 1]))
             used--;
-        device = named(p, used, uuids, all, n, sorted, why);
+        device = named_device(p, used, uuids, all, n, sorted, why);
         if (device < 0)
             break;
         for (int i = 0; i < count; i++) {

@@ -84,7 +84,7 @@ struct mover {
     struct between *between; /* NULL: from host to host */
 };
 
-static void move(void *arg)
+static void move_bytes(void *arg)
 {
     const struct mover *m = arg;
     const struct vcu_copy *c = &m->copy;
@@ -103,7 +103,7 @@ static void move(void *arg)
     }
 }
 
-static void gone(void *arg)
+static void mover_gone(void *arg)
 {
     struct mover *m = arg;
 
@@ -131,7 +131,7 @@ static CUresult new_mover(const char *call, const struct vcu_copy *c, const CUDA
 }
 
 /* The parameters that a captured node reports for such a copy. */
-static void show(const struct vcu_copy *c, CUDA_MEMCPY3D *p)
+static void show_copy(const struct vcu_copy *c, CUDA_MEMCPY3D *p)
 {
     memset(p, 0, sizeof(*p));
     if (c->src.array) {
@@ -190,16 +190,16 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
     if (m->between != NULL) /* packed there */
         *side = (struct vcu_copy_end){
             .addr = (uintptr_t)m->between->m.shared.va, .pitch = c->width, .height = c->height};
-    cookie = vcu_hostfunc_keep(move, m, gone, &res);
+    cookie = vcu_hostfunc_keep(move_bytes, m, mover_gone, &res);
     if (cookie == 0) {
-        gone(m);
+        mover_gone(m);
         return res;
     }
     res = copy_node_send(w, ctx, stream, cookie, &sent, node);
     if (res == CUDA_SUCCESS)
         vcu_hostfunc_sent(cookie);
     else if (vcu_hostfunc_cancel(cookie))
-        gone(m);
+        mover_gone(m);
     return res;
 }
 
@@ -222,7 +222,7 @@ static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 
     if (!is_memory(&c->dst) || !is_memory(&c->src))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the address is no device memory");
-    show(c, &shown);
+    show_copy(c, &shown);
     return send_moved(call, &w, NULL, c->stream, c, &shown, &node);
 }
 
@@ -329,10 +329,10 @@ CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodePa
     if (cookie == 0) {
         from_wire(&c.dst, dst);
         from_wire(&c.src, src);
-        show(&c, nodeParams);
+        show_copy(&c, nodeParams);
         return CUDA_SUCCESS;
     }
-    if (!vcu_hostfunc_find(cookie, &fn, &user) || fn != move)
+    if (!vcu_hostfunc_find(cookie, &fn, &user) || fn != move_bytes)
         return CUDA_ERROR_UNKNOWN;
     *nodeParams = ((struct mover *)user)->shown;
     return CUDA_SUCCESS;

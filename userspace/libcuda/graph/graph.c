@@ -21,7 +21,7 @@ _Static_assert(VGP_HANDLE_INDEX_MAX <= CONTEXT_MASK, "the index of a context has
 #define WEIGHT_SHIFT 54
 #define WEIGHT_MAX 1023u
 
-static uint64_t traits(CUgraphExec x)
+static uint64_t exec_traits(CUgraphExec x)
 {
     return (uintptr_t)vcu_handle_data((uintptr_t)x, VGP_H_GRAPH_EXEC);
 }
@@ -33,12 +33,12 @@ static void set_traits(CUgraphExec x, uint64_t v)
 
 static void set_host_nodes(CUgraphExec x, uint32_t n)
 {
-    set_traits(x, (traits(x) & ~(uint64_t)UINT32_MAX) | n);
+    set_traits(x, (exec_traits(x) & ~(uint64_t)UINT32_MAX) | n);
 }
 
 static uint32_t host_nodes(CUgraphExec x)
 {
-    return (uint32_t)traits(x);
+    return (uint32_t)exec_traits(x);
 }
 
 /* Share of a launch in the provider's queue: its number of nodes, within the range of the bits.
@@ -77,8 +77,8 @@ struct made {
     uint64_t error_node; /* 0 = none */
 };
 
-static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUstream upload,
-                            struct made *made)
+static CUresult instantiate_graph(CUgraphExec *out, CUgraph graph, uint64_t flags, CUstream upload,
+                                  struct made *made)
 {
     uint32_t status = CUDA_ERROR_UNKNOWN, nodes = 0;
     uint64_t exec;
@@ -112,7 +112,7 @@ CUresult vcu_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGrap
 {
     struct made made = {0};
 
-    return instantiate(phGraphExec, hGraph, flags, NULL, &made);
+    return instantiate_graph(phGraphExec, hGraph, flags, NULL, &made);
 }
 
 CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -123,7 +123,7 @@ CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUg
 
     if (logBuffer != NULL && bufferSize != 0)
         logBuffer[0] = '\0';
-    res = instantiate(phGraphExec, hGraph, 0, NULL, &made);
+    res = instantiate_graph(phGraphExec, hGraph, 0, NULL, &made);
     if (phErrorNode != NULL)
         *phErrorNode = (CUgraphNode)(uintptr_t)made.error_node;
     return res;
@@ -142,7 +142,7 @@ CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
         return CUDA_ERROR_INVALID_VALUE;
     if ((instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
         upload = vcu_stream(instantiateParams->hUploadStream); /* else it is not read */
-    res = instantiate(phGraphExec, hGraph, instantiateParams->flags, upload, &made);
+    res = instantiate_graph(phGraphExec, hGraph, instantiateParams->flags, upload, &made);
     instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.error_node;
     instantiateParams->result_out = (CUgraphInstantiateResult)made.result;
     return res;
@@ -216,10 +216,10 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     runs = host_nodes(hGraphExec);
     if (__builtin_expect(runs != 0, 0) && !vcu_stream_captured(hStream))
         vcu_hostfunc_expect(runs);
-    weight = (uint32_t)(traits(hGraphExec) >> WEIGHT_SHIFT);
+    weight = (uint32_t)(exec_traits(hGraphExec) >> WEIGHT_SHIFT);
     if (weight > 1)
         vcu_stream_weigh((uintptr_t)hStream, weight - 1); /* the call itself counts one */
-    if (__builtin_expect(traits(hGraphExec) & MAY_BE_REFUSED, 0))
+    if (__builtin_expect(exec_traits(hGraphExec) & MAY_BE_REFUSED, 0))
         return vgp_call_vgpGraphLaunch(hGraphExec, hStream);
     return vgp_call_cuGraphLaunch(hGraphExec, hStream);
 }

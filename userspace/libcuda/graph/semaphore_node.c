@@ -6,7 +6,7 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-static uint32_t code(bool wait)
+static uint32_t semaphore_code(bool wait)
 {
     return wait ? VGP_EXTSEM_WAIT : VGP_EXTSEM_SIGNAL;
 }
@@ -15,7 +15,7 @@ static uint32_t code(bool wait)
 static CUresult of_node(CUgraphNode node, bool wait, struct vcu_semas **out)
 {
     uint64_t cookie = 0;
-    CUresult res = vgp_call_vgpGraphExtSemNodeGet(node, code(wait), &cookie);
+    CUresult res = vgp_call_vgpGraphExtSemNodeGet(node, semaphore_code(wait), &cookie);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -62,7 +62,7 @@ static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
     if (cookie == 0)
         return res;
     vcu_where_post(&where); /* where it fails, the worker releases the operation */
-    res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(&where), code(wait), cookie, node);
+    res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(&where), semaphore_code(wait), cookie, node);
     vcu_hostfunc_kept(cookie, res);
     return res;
 }

@@ -9,7 +9,7 @@
 #include "vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-static bool alive(uint64_t id, uint64_t start)
+static bool range_is_alive(uint64_t id, uint64_t start)
 {
     struct vcu_place p;
 
@@ -59,7 +59,7 @@ CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advic
                 : cua_advice_place(&location, &at); /* ignored, but one that exists (driver 580) */
     if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         r = CUDA_ERROR_INVALID_VALUE;
-    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
+    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, range_is_alive) : r;
 }
 
 /* Documented: the stream's device must have attribute 89, wherever the memory is to go. */

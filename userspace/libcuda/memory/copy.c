@@ -62,7 +62,7 @@ uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 
 /* True if either side of a copy between contexts is on a non-current device. The worker then needs
    both contexts. */
-static bool crosses(const struct vcu_copy *c)
+static bool crosses_devices(const struct vcu_copy *c)
 {
     const struct vcu_context *current = vcu_context_find(NULL);
     const struct vcu_context *dst = vcu_context_find(c->dst_context);
@@ -89,7 +89,7 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
     CUresult res;
 
     if (c->dst_context != NULL && c->src_context != NULL && dst_kind == VGP_COPY_DEVICE &&
-        src_kind == VGP_COPY_DEVICE && crosses(c))
+        src_kind == VGP_COPY_DEVICE && crosses_devices(c))
         return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
                                     c->src.height, c->dst_context, c->src_context, c->width, c->height,
                                     c->depth, c->stream);
@@ -210,7 +210,7 @@ static bool upload_staged_owed(const struct vcu_copy *c, CUresult *res)
     return true;
 }
 
-static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
+static CUresult copy_upload(const struct vcu_copy *c, uint64_t src_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
     uint64_t dst_extent = vcu_copy_extent(&c->dst, c);
@@ -263,7 +263,7 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
+static CUresult copy_download(const struct vcu_copy *c, uint64_t dst_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
     uint64_t src_extent = vcu_copy_extent(&c->src, c);
@@ -410,7 +410,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
         return device_to_device(c);
     if (!c->dst.device && !c->src.device)
         return host_to_host(c);
-    res = c->dst.device ? upload(c, from) : download(c, to);
+    res = c->dst.device ? copy_upload(c, from) : copy_download(c, to);
     if (vcu_units_watch() && res == CUDA_SUCCESS && !c->async)
         vcu_units_after_wait(false);
     if (res == CUDA_SUCCESS && !c->async) { /* it has waited for earlier work, so the error surfaces here */
@@ -420,8 +420,8 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     return res;
 }
 
-static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, uint64_t src, uint64_t n,
-                              CUstream stream, bool async)
+static struct vcu_copy linear_copy(bool dst_device, uint64_t dst, bool src_device, uint64_t src, uint64_t n,
+                                   CUstream stream, bool async)
 {
     return (struct vcu_copy){
         .dst = {.device = dst_device, .addr = dst, .pitch = n, .height = 1},
@@ -437,7 +437,7 @@ static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, ui
 CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device, uint64_t src,
                          uint64_t n, CUstream stream, bool async)
 {
-    struct vcu_copy c = linear(dst_device, dst, src_device, src, n, stream, async);
+    struct vcu_copy c = linear_copy(dst_device, dst, src_device, src, n, stream, async);
 
     return vcu_copy_run(call, &c);
 }
@@ -446,7 +446,7 @@ CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t
                           bool async)
 {
     struct vcu_copy c =
-        linear(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src, n, stream, async);
+        linear_copy(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src, n, stream, async);
 
     c.dst.guessed = c.src.guessed = true;
     return vcu_copy_run(call, &c);

@@ -37,8 +37,8 @@ struct piece {
     uint64_t room; /* bytes that it may have */
 };
 
-static void pack(uint8_t *packed, const struct vcu_copy_end *e, const struct piece *p, bool to_host,
-                 bool past)
+static void pack_piece(uint8_t *packed, const struct vcu_copy_end *e, const struct piece *p, bool to_host,
+                       bool past)
 {
     atomic_fetch_add_explicit(&vcu_bytes_copied, p->width * p->rows, memory_order_relaxed);
     for (uint64_t i = 0; i < p->rows; i++) {
@@ -56,7 +56,7 @@ void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, ui
 {
     const struct piece p = {.z = z, .y = y, .x = x, .width = width, .rows = rows};
 
-    pack(packed, e, &p, to_host, false);
+    pack_piece(packed, e, &p, to_host, false);
 }
 
 static uint64_t bytes_of(const struct vcu_copy *c)
@@ -158,7 +158,7 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed obse
             keep_first(&all, staged_finish(&under_way[head++ % IN_FLIGHT]));
         if (f.chunk == NULL)
             return lnk_ring_dead(&vcu.ring);
-        pack(vcu_chunk_data(f.chunk), &c->src, &f.p, false, stores.kind & BLK_TO_PIECE);
+        pack_piece(vcu_chunk_data(f.chunk), &c->src, &f.p, false, stores.kind & BLK_TO_PIECE);
         res = send_up(c, &f, observed);
         if (res != CUDA_SUCCESS) {
             vcu_chunk_give(f.chunk);
@@ -198,7 +198,7 @@ static void take_down(const struct vcu_copy *c, const struct flight *f, const st
 {
     keep_first(all, vgp_recv_vgpCopy(vcu_chunk_submit(f->chunk), NULL, NULL));
     if (*all == CUDA_SUCCESS)
-        pack(vcu_chunk_data(f->chunk), &c->dst, &f->p, true, stores->kind & BLK_FROM_PIECE);
+        pack_piece(vcu_chunk_data(f->chunk), &c->dst, &f->p, true, stores->kind & BLK_FROM_PIECE);
     vcu_chunk_give(f->chunk);
 }
 

@@ -27,7 +27,8 @@ CUresult vcu_decompress_capable(int device, uint64_t address, bool *out)
 
 /* Operations first .. first + n - 1; *at: the operation that the result concerns, SIZE_MAX:
  * none. */
-static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, CUstream stream, size_t *at)
+static CUresult decompress_piece(const CUmemDecompressParams *p, size_t first, uint32_t n, CUstream stream,
+                                 size_t *at)
 {
     uint64_t src_bytes[PIECE], dst_bytes[PIECE], actual[PIECE], src[PIECE], dst[PIECE];
     uint32_t algorithms[PIECE], status = 0;
@@ -79,7 +80,8 @@ CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_
     if (!vcu_stream_ok(stream))
         return vcu_stream_error(stream);
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i += PIECE)
-        res = piece(paramsArray, i, (uint32_t)(count - i < PIECE ? count - i : PIECE), stream, &at);
+        res =
+            decompress_piece(paramsArray, i, (uint32_t)(count - i < PIECE ? count - i : PIECE), stream, &at);
     if (res != CUDA_SUCCESS && errorIndex != NULL)
         *errorIndex = at;
     return res;

@@ -75,7 +75,7 @@ CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
 }
 
 /* Another process may learn of the record as soon as the call returns: it must have happened. */
-static CUresult recorded(CUevent event, CUresult res)
+static CUresult await_record(CUevent event, CUresult res)
 {
     uint64_t echo;
 
@@ -112,7 +112,7 @@ CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)
     if (res != CUDA_SUCCESS)
         return res;
     intent = vcu_capture_post_record(vcu_stream(hStream), hEvent, !is_interprocess(hEvent));
-    return recorded(hEvent, vgp_call_cuEventRecord(intent, hEvent, vcu_stream(hStream)));
+    return await_record(hEvent, vgp_call_cuEventRecord(intent, hEvent, vcu_stream(hStream)));
 }
 
 CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -132,7 +132,7 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuEventRecordWithFlags",
                           "CU_EVENT_RECORD_EXTERNAL outside of a capture");
     intent = vcu_capture_post_record(vcu_stream(hStream), hEvent, flags == 0 && !is_interprocess(hEvent));
-    return recorded(hEvent, vgp_call_cuEventRecordWithFlags(intent, hEvent, vcu_stream(hStream), flags));
+    return await_record(hEvent, vgp_call_cuEventRecordWithFlags(intent, hEvent, vcu_stream(hStream), flags));
 }
 
 CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

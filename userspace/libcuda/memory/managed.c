@@ -95,7 +95,7 @@ static bool map_pages(uint64_t addr, uint64_t size)
 
 /* ---- transfers; under the lock, with `inside` set --------------------------------------------- */
 
-static CUresult fetch(const struct shadow *s, uint8_t *to)
+static CUresult fetch_shadow(const struct shadow *s, uint8_t *to)
 {
     CUresult res = CUDA_SUCCESS;
 
@@ -168,7 +168,7 @@ static void pull_one(struct shadow *s)
 {
     uint8_t *now = (uint8_t *)(uintptr_t)s->addr, *fresh = malloc(s->size);
 
-    if (fresh == NULL || fetch(s, fresh) != CUDA_SUCCESS) {
+    if (fresh == NULL || fetch_shadow(s, fresh) != CUDA_SUCCESS) {
         free(fresh);
         return;
     }
@@ -246,7 +246,7 @@ static CUresult stream_of_context(uint64_t context, uint64_t *stream)
     return res;
 }
 
-static void remember(const struct shadow *s)
+static void remember_contents(const struct shadow *s)
 {
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
@@ -277,7 +277,7 @@ static CUresult add_locked(const char *call, uint64_t owner, uint64_t addr, uint
                          "the address of the variable (%#llx) is taken in this process",
                          (unsigned long long)addr);
     if (res == CUDA_SUCCESS)
-        res = fetch(s, s->snapshot);
+        res = fetch_shadow(s, s->snapshot);
     if (res != CUDA_SUCCESS) {
         free(s->snapshot);
         free(s);
@@ -286,7 +286,7 @@ static CUresult add_locked(const char *call, uint64_t owner, uint64_t addr, uint
     memcpy((void *)(uintptr_t)addr, s->snapshot, size);
     s->next = shadows;
     shadows = s;
-    remember(s);
+    remember_contents(s);
     atomic_fetch_add(&vcu_units_watching, 1);
     return CUDA_SUCCESS;
 }

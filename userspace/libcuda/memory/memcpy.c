@@ -107,8 +107,8 @@ CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context,
 }
 
 /* Location of a side of a strided copy. */
-static CUresult resolve(const char *call, CUmemorytype type, const void *host, CUdeviceptr device,
-                        CUarray array, struct vcu_copy_end *end)
+static CUresult resolve_end(const char *call, CUmemorytype type, const void *host, CUdeviceptr device,
+                            CUarray array, struct vcu_copy_end *end)
 {
     switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -137,8 +137,8 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
 
 /* Start of the copy on that side. pitch: as given, 0: dense rows. False: invalid, or the rows are
  * longer than the pitch given. */
-static bool advance(struct vcu_copy_end *e, uint64_t pitch, uint64_t width, uint64_t x, uint64_t y,
-                    uint64_t z)
+static bool start_of_copy(struct vcu_copy_end *e, uint64_t pitch, uint64_t width, uint64_t x, uint64_t y,
+                          uint64_t z)
 {
     uint64_t rows, bytes;
 
@@ -184,9 +184,9 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
     if (p->WidthInBytes == 0 || p->Height == 0) /* the rest does not matter then (driver 580) */
         return CUDA_SUCCESS;
-    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c.src);
+    res = resolve_end(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c.src);
     if (res == CUDA_SUCCESS)
-        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c.dst);
+        res = resolve_end(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c.dst);
     if (res != CUDA_SUCCESS)
         return res;
     c.width = p->WidthInBytes;
@@ -194,8 +194,8 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
     c.src.height = c.dst.height = p->Height;
     if (c.src.addr == 0 || c.dst.addr == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!advance(&c.src, p->srcPitch, c.width, p->srcXInBytes, p->srcY, 0) ||
-        !advance(&c.dst, p->dstPitch, c.width, p->dstXInBytes, p->dstY, 0))
+    if (!start_of_copy(&c.src, p->srcPitch, c.width, p->srcXInBytes, p->srcY, 0) ||
+        !start_of_copy(&c.dst, p->dstPitch, c.width, p->dstXInBytes, p->dstY, 0))
         return CUDA_ERROR_INVALID_VALUE;
     return vcu_copy_run(call, &c);
 }
@@ -211,17 +211,17 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
     c->depth = p->Depth;
     if (c->width == 0 || c->height == 0 || c->depth == 0)
         return CUDA_SUCCESS;
-    res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
+    res = resolve_end(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
     if (res == CUDA_SUCCESS)
-        res = resolve(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
+        res = resolve_end(call, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &c->dst);
     if (res != CUDA_SUCCESS)
         return res;
     c->src.height = p->srcHeight != 0 ? p->srcHeight : p->Height;
     c->dst.height = p->dstHeight != 0 ? p->dstHeight : p->Height;
     if (c->src.addr == 0 || c->dst.addr == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return advance(&c->src, p->srcPitch, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
-                   advance(&c->dst, p->dstPitch, c->width, p->dstXInBytes, p->dstY, p->dstZ)
+    return start_of_copy(&c->src, p->srcPitch, c->width, p->srcXInBytes, p->srcY, p->srcZ) &&
+                   start_of_copy(&c->dst, p->dstPitch, c->width, p->dstXInBytes, p->dstY, p->dstZ)
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }
@@ -255,7 +255,7 @@ static CUresult row_end(const char *call, enum vcu_row kind, uint64_t at, size_t
         return CUDA_SUCCESS;
     }
     *end = (struct vcu_copy_end){.array = true};
-    res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, (CUarray)(uintptr_t)at, end);
+    res = resolve_end(call, CU_MEMORYTYPE_ARRAY, NULL, 0, (CUarray)(uintptr_t)at, end);
     end->x = x;
     return res;
 }

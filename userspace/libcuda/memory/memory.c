@@ -122,7 +122,7 @@ bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place)
     return find_in(&host_ranges, addr, place);
 }
 
-static bool inside(const struct vcu_place *p, uint64_t addr, uint64_t n)
+static bool place_is_inside(const struct vcu_place *p, uint64_t addr, uint64_t n)
 {
     return vgp_range_ok(addr - p->start, n, p->size);
 }
@@ -134,7 +134,7 @@ bool vcu_memory_is_device(uint64_t addr, uint64_t n)
     if (!find_in(&device_ranges, addr, &p))
         return false;
     if (p.m.kind != VCU_MEM_MAPPED)
-        return inside(&p, addr, n);
+        return place_is_inside(&p, addr, n);
     for (;;) {
         uint64_t here = p.start + p.size - addr;
 
@@ -153,7 +153,7 @@ bool vcu_memory_is_private(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    return find_in(&device_ranges, addr, &p) && inside(&p, addr, n) && !p.m.sync_memops &&
+    return find_in(&device_ranges, addr, &p) && place_is_inside(&p, addr, n) && !p.m.sync_memops &&
            (p.m.kind == VCU_MEM_VARIABLE || (p.m.kind == VCU_MEM_DEVICE && p.m.pool == 0 && !p.m.graph &&
                                              p.m.opened == 0 && !p.m.exported && !p.m.imported));
 }
@@ -175,14 +175,14 @@ bool vcu_memory_in_place(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
+    return find_in(&host_ranges, addr, &p) && p.m.in_place && place_is_inside(&p, addr, n);
 }
 
 bool vcu_memory_host_crossed(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    return find_in(&host_ranges, addr, &p) && !inside(&p, addr, n);
+    return find_in(&host_ranges, addr, &p) && !place_is_inside(&p, addr, n);
 }
 
 struct sync {
@@ -241,7 +241,7 @@ void vcu_memory_forget_owner(uint64_t owner)
 
 /* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's.
  */
-static bool belongs(const struct vcu_range *range, void *arg)
+static bool range_belongs(const struct vcu_range *range, void *arg)
 {
     struct vcu_memory *m = range->data;
 
@@ -257,7 +257,7 @@ static void context_ending(struct vcu_context *c)
 
     if (c->green != 0)
         return;
-    vcu_range_remove_if(&device_ranges, belongs, &context);
+    vcu_range_remove_if(&device_ranges, range_belongs, &context);
     vcu_managed_forget(0, context);
 }
 

@@ -70,7 +70,7 @@ static unsigned longest_run(const struct vcu_slab *s)
     return longest;
 }
 
-static void unlist(struct vcu_slab *s)
+static void unlist_slab(struct vcu_slab *s)
 {
     if (!s->listed)
         return;
@@ -84,7 +84,7 @@ static void slab_list(struct vcu_slab *s)
 {
     struct vcu_slab **head;
 
-    unlist(s);
+    unlist_slab(s);
     s->run = longest_run(s);
     if (s->ended || s->run == 0)
         return;
@@ -141,9 +141,9 @@ static bool is_whole(const struct vcu_slab *s)
 }
 
 /* Takes a slab without allocations out of the lists; the caller calls slab_end() without the lock. */
-static void drop(struct vcu_slab *s)
+static void drop_slab(struct vcu_slab *s)
 {
-    unlist(s);
+    unlist_slab(s);
     *s->at_of_all = s->next_of_all;
     if (s->next_of_all != NULL)
         s->next_of_all->at_of_all = s->at_of_all;
@@ -243,7 +243,7 @@ void vcu_slab_give(const struct vcu_memory *m, uint64_t size)
     if (s->live == 0) {
         ends = s->ended || kept == KEPT_MAX || !is_whole(s);
         if (ends)
-            drop(s);
+            drop_slab(s);
         else
             kept++;
     }
@@ -264,10 +264,10 @@ static struct vcu_slab *end_one(uint64_t context, bool *free_it)
     s->ended = true;
     *free_it = s->live == 0;
     if (*free_it) {
-        drop(s);
+        drop_slab(s);
         kept--;
     } else {
-        unlist(s);
+        unlist_slab(s);
     }
     return s;
 }

@@ -33,7 +33,7 @@ static uint64_t next_age;
 static atomic_uint pending; /* pieces left behind */
 
 /* The size that the worker recommends for its provider, or VGPU_STAGING_PIECE (KiB). */
-static uint64_t wanted(void)
+static uint64_t wanted_bytes(void)
 {
     const char *value = getenv("VGPU_STAGING_PIECE");
     const unsigned long kib = value == NULL ? 0 : strtoul(value, NULL, 10);
@@ -43,13 +43,13 @@ static uint64_t wanted(void)
 }
 
 /* Divides the staging area; once per connection. */
-static CUresult divide(void)
+static CUresult divide_staging(void)
 {
     uint64_t size = vcu.ring.staging_size / MAX_CHUNKS;
 
     vcu_stores_init();
-    if (size > wanted())
-        size = wanted();
+    if (size > wanted_bytes())
+        size = wanted_bytes();
     if (size < VGP_PIECE_MIN)
         size = VGP_PIECE_MIN;
     size &= ~4095ull;
@@ -64,8 +64,8 @@ static CUresult divide(void)
     return chunk_count == 0 ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_SUCCESS;
 }
 
-static void reap(void);
-const struct vcu_unit_ops vcu_staging_unit = {.connected = divide, .wait_answered = reap};
+static void reap_chunks(void);
+const struct vcu_unit_ops vcu_staging_unit = {.connected = divide_staging, .wait_answered = reap_chunks};
 
 uint64_t vcu_chunk_size(void)
 {
@@ -74,7 +74,7 @@ uint64_t vcu_chunk_size(void)
 
 /* Ends the submission of a piece that was left behind; its error goes to the next synchronisation.
  */
-static void retire(struct vcu_chunk *c)
+static void retire_chunk(struct vcu_chunk *c)
 {
     CUresult res = vgp_recv_vgpCopy(&c->submit, NULL, NULL);
     int none = 0;
@@ -140,7 +140,7 @@ struct vcu_chunk *vcu_chunk_take(bool try)
     }
     pthread_mutex_unlock(&lock);
     if (c != NULL && left_behind)
-        retire(c);
+        retire_chunk(c);
     return c;
 }
 
@@ -169,7 +169,7 @@ void vcu_chunk_give(struct vcu_chunk *c)
 
 /* Ends pieces that were returned for later release and have been answered: their errors are then
  * available to the next lnk_ring_take_async_error(). */
-static void reap(void)
+static void reap_chunks(void)
 {
     struct vcu_chunk *c;
 
@@ -184,7 +184,7 @@ static void reap(void)
         }
         pthread_mutex_unlock(&lock);
         if (c != NULL) {
-            retire(c);
+            retire_chunk(c);
             vcu_chunk_give(c);
         }
     } while (c != NULL);

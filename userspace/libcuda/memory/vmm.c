@@ -260,7 +260,7 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
 }
 
 /* The number of ranges in [ptr, ptr + size), with gaps between them. */
-static unsigned mappings(uint64_t ptr, uint64_t size)
+static unsigned mappings_in(uint64_t ptr, uint64_t size)
 {
     struct vcu_place p;
     unsigned n = 0;
@@ -296,7 +296,7 @@ CUresult vcu_cuMemUnmap(CUdeviceptr ptr, size_t size)
         return res;
     if (ptr + size < ptr)
         return CUDA_ERROR_INVALID_VALUE;
-    most = mappings(ptr, size);
+    most = mappings_in(ptr, size);
     gone = calloc(most + 1, sizeof(*gone));
     if (gone == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -68,7 +68,7 @@ CUresult vcu_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
 /* ---- what a call does -------------------------------------------------------------------------- */
 
 /* Takes references to the objects of the handles, and enters s into the list. */
-static CUresult resolve(const char *call, struct vcu_semas *s)
+static CUresult resolve_semaphores(const char *call, struct vcu_semas *s)
 {
     const char *why = NULL;
     CUresult res = cua_semaphores_get(s->wait, s->handles, s->n, s->sem, &why);
@@ -85,7 +85,7 @@ static CUresult resolve(const char *call, struct vcu_semas *s)
     return CUDA_SUCCESS;
 }
 
-static void release(struct vcu_semas *s)
+static void release_semaphores(struct vcu_semas *s)
 {
     for (unsigned i = 0; s->sem != NULL && i < s->n; i++)
         vgp_extsem_put(s->sem[i]);
@@ -95,7 +95,7 @@ static void release(struct vcu_semas *s)
     free(s);
 }
 
-static bool serving(void);
+static bool start_server(void);
 
 CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params,
                        unsigned n, struct vcu_semas **out)
@@ -108,7 +108,7 @@ CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *h
     if (res != CUDA_SUCCESS)
         return res;
     res = CUDA_ERROR_OUT_OF_MEMORY;
-    if (!serving())
+    if (!start_server())
         return res;
     s = calloc(1, sizeof(*s));
     if (s == NULL)
@@ -123,10 +123,10 @@ CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *h
     if (s->sem != NULL && s->handles != NULL && s->params.any != NULL) {
         memcpy(s->handles, handles, n * sizeof(*handles));
         memcpy(s->params.any, params, n * size);
-        res = resolve(call, s);
+        res = resolve_semaphores(call, s);
     }
     if (res != CUDA_SUCCESS)
-        release(s);
+        release_semaphores(s);
     else
         *out = s;
     return res;
@@ -146,12 +146,12 @@ void vcu_semas_put(struct vcu_semas *s)
     if (s->next != NULL)
         s->next->pprev = s->pprev;
     pthread_mutex_unlock(&lock);
-    release(s);
+    release_semaphores(s);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------- */
 
-static bool over(const struct run *r)
+static bool run_is_over(const struct run *r)
 {
     return atomic_load(&r->s->given_up) || atomic_load(&vcu.state) != VCU_READY ||
            lnk_ring_lost(&vcu.ring) != CUDA_SUCCESS;
@@ -159,7 +159,7 @@ static bool over(const struct run *r)
 
 /* A semaphore that can no longer be signalled or waited for: no answer could report it, so the
  * context fails, of a green context its base. */
-static void failed(const struct vcu_semas *s, int rc)
+static void fail_context(const struct vcu_semas *s, int rc)
 {
     struct vcu_context *c = vcu_context_find((CUcontext)(uintptr_t)s->context);
 
@@ -175,7 +175,7 @@ static void signal_all(const struct vcu_semas *s)
         int rc = vgp_extsem_signal(s->sem[i], value);
 
         if (rc < 0) {
-            failed(s, rc);
+            fail_context(s, rc);
             return;
         }
         if (rc == 1)
@@ -193,9 +193,9 @@ static bool wait_all(struct run *r, int milliseconds)
         int rc = vgp_extsem_wait(s->sem[r->at], s->params.wait[r->at].params.fence.value, milliseconds);
 
         if (rc == 0)
-            return over(r);
+            return run_is_over(r);
         if (rc < 0) {
-            failed(s, rc);
+            fail_context(s, rc);
             return true;
         }
         r->at++;
@@ -211,7 +211,7 @@ static void extsem_finish(struct run *r)
     free(r);
 }
 
-static void *sleeper(void *arg)
+static void *sleeper_main(void *arg)
 {
     struct run *r = arg;
 
@@ -238,7 +238,7 @@ static bool extsem_start(void *(*body)(void *), void *arg, const char *name)
     return ok;
 }
 
-static void enqueue(struct run *r)
+static void enqueue_run(struct run *r)
 {
     pthread_mutex_lock(&queue_lock);
     r->next = NULL;
@@ -262,25 +262,25 @@ static void *extsem_serve(void *arg)
         if (queue == NULL)
             queue_end = &queue;
         pthread_mutex_unlock(&queue_lock);
-        if (over(r) || r->what.status != 0) { /* a failed stream does no further work */
+        if (run_is_over(r) || r->what.status != 0) { /* a failed stream does no further work */
             extsem_finish(r);
         } else if (!r->s->wait) {
             signal_all(r->s);
             extsem_finish(r);
         } else if (wait_all(r, 0)) {
             extsem_finish(r);
-        } else if (!extsem_start(sleeper, r, "vgpu-semaphore")) {
+        } else if (!extsem_start(sleeper_main, r, "vgpu-semaphore")) {
             if (wait_all(r, NO_THREAD_MS)) /* alternating with other waits */
                 extsem_finish(r);
             else
-                enqueue(r);
+                enqueue_run(r);
         }
     }
     return NULL;
 }
 
 /* Starts the answering thread at the first use; false: it cannot be started. */
-static bool serving(void)
+static bool start_server(void)
 {
     bool ok;
 
@@ -305,7 +305,7 @@ void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run)
     pthread_mutex_lock(&lock);
     s->cookie = 0;
     pthread_mutex_unlock(&lock);
-    enqueue(r);
+    enqueue_run(r);
 }
 
 /* ---- the end of a context ---------------------------------------------------------------------- */

@@ -73,7 +73,7 @@ static uint64_t next_cookie;
 /* How long the listener sleeps in the transport before it checks for outstanding work. */
 #define WAIT_NS 1000000000ll
 
-static int64_t soon(void)
+static int64_t soon_deadline(void)
 {
     struct timespec ts;
 
@@ -150,7 +150,7 @@ static void task_end_locked(struct task *task)
         free(task);
 }
 
-static void post(const struct vcu_host_run *r)
+static void post_callback(const struct vcu_host_run *r)
 {
     struct callback **p, *c;
     struct task *task;
@@ -193,7 +193,7 @@ static void release_locked(struct callback *c, CUresult error)
 
 /* Called by the thread that reads the notification; the runner does the slow part. A one-time
  * function is released when its call, which had returned already, fails. */
-static void released(uint64_t cookie)
+static void callback_released(uint64_t cookie)
 {
     struct callback **p, *c;
 
@@ -291,13 +291,13 @@ void vcu_hostfunc_own(uint64_t cookie, int64_t references)
 
 /* ---- notifications --------------------------------------------------------------------------- */
 
-static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
+static bool handle_notification(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
     struct vcu_host_run r = {.cookie = cookie};
     uint32_t words[3] = {0};
 
     if (type == VGP_NOTIFY_RELEASED) {
-        released(cookie);
+        callback_released(cookie);
         return true;
     }
     if (type != VGP_NOTIFY_HOST_FUNC)
@@ -307,11 +307,11 @@ static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t
     r.numbered = size >= sizeof(words) && words[1] < VGP_HOST_RUNS && words[2] != 0;
     r.slot = words[1];
     r.sequence = words[2];
-    post(&r);
+    post_callback(&r);
     return true;
 }
 
-const struct vcu_unit_ops vcu_hostfunc_unit = {.notify = notify};
+const struct vcu_unit_ops vcu_hostfunc_unit = {.notify = handle_notification};
 
 static void hostfunc_end(const struct callback *c)
 {
@@ -398,7 +398,7 @@ static void *hostfunc_serve(void *arg)
 }
 
 /* The listener: reads notifications while a callback is outstanding. */
-static void *hear(void *arg)
+static void *listener_main(void *arg)
 {
     CUresult dead;
 
@@ -408,7 +408,7 @@ static void *hear(void *arg)
         while (outstanding == 0 && objects == 0 && !always)
             pthread_cond_wait(&wake, &lock);
         pthread_mutex_unlock(&lock);
-        if (lnk_ring_wait_notify(&vcu.ring, soon()))
+        if (lnk_ring_wait_notify(&vcu.ring, soon_deadline()))
             lnk_ring_drain(&vcu.ring);
         dead = lnk_ring_dead(&vcu.ring);
         if (dead != CUDA_SUCCESS) {
@@ -421,7 +421,7 @@ static void *hear(void *arg)
 
 static CUresult start_locked(void)
 {
-    static void *(*const bodies[])(void *) = {hostfunc_serve, hear};
+    static void *(*const bodies[])(void *) = {hostfunc_serve, listener_main};
     static const char *const names[] = {"vgpu-callbacks", "vgpu-listener"};
     sigset_t all, old;
     pthread_t thread;

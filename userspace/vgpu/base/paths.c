@@ -144,7 +144,7 @@ char *vgpu_cli_page(const char *name)
     return real ? real : vgpu_cli_format("the page %s of vgpu-cuda", name);
 }
 
-static char *usable(const struct part *p, const char *path)
+static char *usable_inside(const struct part *p, const char *path)
 {
     char *real = realpath(path, NULL);
     char *inside;
@@ -173,14 +173,14 @@ const char *vgpu_cli_path_if_there(enum vgpu_cli_part part)
         source = p->variable;
     }
     if (given && *given) {
-        found = usable(p, given);
+        found = usable_inside(p, given);
         if (!found)
             vgpu_cli_die("%s: %s is not there (given by %s)", p->name, given, source);
     }
     for (size_t i = 0; !found && i < 3 && p->candidates[i]; i++) {
         char *path = vgpu_cli_format("%s/%s", vgpu_cli_binary_dir(), p->candidates[i]);
 
-        found = usable(p, path);
+        found = usable_inside(p, path);
         free(path);
     }
     if (found)

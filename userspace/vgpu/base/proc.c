@@ -118,7 +118,7 @@ static void remove_tree(const char *path)
 }
 
 /* Folders are named vgpu-run.PID.XXXXXX; a folder without its process was left by a killed vgpu. */
-static void sweep(const char *base)
+static void sweep_processes(const char *base)
 {
     DIR *d = opendir(base);
     struct dirent *e;
@@ -156,7 +156,7 @@ const char *vgpu_cli_temp_dir(void)
 
     if (temp_dir)
         return temp_dir;
-    sweep(base);
+    sweep_processes(base);
     temp_dir = vgpu_cli_format("%s/" VGPU_CLI_TEMP_PREFIX "%d.XXXXXX", base, (int)getpid());
     owner = getpid();
     if (!mkdtemp(temp_dir)) {
@@ -238,7 +238,7 @@ pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s)
     return pid;
 }
 
-static bool reap(pid_t pid, int wait_ms)
+static bool reap_child(pid_t pid, int wait_ms)
 {
     int64_t end = vgpu_cli_now_ms() + wait_ms;
 
@@ -253,7 +253,7 @@ static bool reap(pid_t pid, int wait_ms)
     }
 }
 
-static void forget(pid_t pid)
+static void forget_child(pid_t pid)
 {
     for (int i = 0; i < CHILDREN_MAX; i++) {
         if (children[i] == pid)
@@ -268,7 +268,7 @@ bool vgpu_cli_reap(pid_t pid, int *status)
     do {
         r = waitpid(pid, status, 0);
     } while (r < 0 && errno == EINTR);
-    forget(pid);
+    forget_child(pid);
     return r == pid;
 }
 
@@ -276,14 +276,14 @@ void vgpu_cli_stop(pid_t *pid, int grace_ms)
 {
     if (*pid <= 0)
         return;
-    if (!reap(*pid, 0)) {
+    if (!reap_child(*pid, 0)) {
         kill(*pid, SIGTERM);
-        if (!reap(*pid, grace_ms)) {
+        if (!reap_child(*pid, grace_ms)) {
             kill(*pid, SIGKILL);
             waitpid(*pid, NULL, 0);
         }
     }
-    forget(*pid);
+    forget_child(*pid);
     *pid = 0;
 }
 

@@ -34,7 +34,7 @@ static bool is_python(const char *program)
 
 /* ---- location of JAX ---- */
 
-static bool matches(char *pattern)
+static bool pattern_matches(char *pattern)
 {
     glob_t found = {0};
     bool is = pattern && glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
@@ -47,8 +47,9 @@ static bool matches(char *pattern)
 /* True if the folder above `dir`, a folder of programs, contains JAX's CUDA plugin. */
 static bool has_plugin(const char *dir)
 {
-    return matches(vgpu_cli_format("%s/../lib/python3*/site-packages/jax_plugins/xla_cuda*", dir)) ||
-           matches(vgpu_cli_format("%s/../local/lib/python3*/dist-packages/jax_plugins/xla_cuda*", dir));
+    return pattern_matches(vgpu_cli_format("%s/../lib/python3*/site-packages/jax_plugins/xla_cuda*", dir)) ||
+           pattern_matches(
+               vgpu_cli_format("%s/../local/lib/python3*/dist-packages/jax_plugins/xla_cuda*", dir));
 }
 
 /*
@@ -103,12 +104,12 @@ static bool uses_jax(const struct vgpu_cli_list *env, const char *program)
     for (const char *p = own; p && *p;) {
         int n = (int)strcspn(p, ":");
 
-        if (n && matches(vgpu_cli_format("%.*s/jax_plugins/xla_cuda*", n, p)))
+        if (n && pattern_matches(vgpu_cli_format("%.*s/jax_plugins/xla_cuda*", n, p)))
             return true;
         p += n + (p[n] == ':');
     }
-    return home &&
-           matches(vgpu_cli_format("%s/.local/lib/python3*/site-packages/jax_plugins/xla_cuda*", home));
+    return home && pattern_matches(
+                       vgpu_cli_format("%s/.local/lib/python3*/site-packages/jax_plugins/xla_cuda*", home));
 }
 
 /* ---- variables ---- */
@@ -196,7 +197,7 @@ bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program)
  * Makes one entry of /dev appear in `dir`: links are copied, other files are bind-mounted. Entries
  * that cannot be are omitted.
  */
-static void mirror(const char *dir, const char *name)
+static void mirror_file(const char *dir, const char *name)
 {
     char *from = vgpu_cli_format("/dev/%s", name), *to = vgpu_cli_format("%s/%s", dir, name);
     char target[PATH_MAX];
@@ -241,7 +242,7 @@ void vgpu_cli_node_prepare(void *dir)
     }
     while ((e = readdir(dev))) {
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            mirror(dir, e->d_name);
+            mirror_file(dir, e->d_name);
     }
     closedir(dev);
     fd = open(node, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);

@@ -25,7 +25,7 @@ ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags)
 }
 
 /* Returns a free slot; NULL: all processes are still closing a socket. */
-static pid_t *place(void)
+static pid_t *pid_slot(void)
 {
     pid_t *found = NULL;
 
@@ -40,7 +40,7 @@ static pid_t *place(void)
 void vgpu_cli_close_foreign(const int *fds, size_t n)
 {
     int *longer = nopen + n > room ? realloc(open_still, 2 * (nopen + n) * sizeof(int)) : open_still;
-    pid_t *at = place();
+    pid_t *at = pid_slot();
     int gate[2];
     char byte;
 

@@ -22,7 +22,7 @@ extern char **environ;
 
 #define OUTPUT_TAIL 8192 /* bytes of the program's output kept for the rules */
 
-static void help(void)
+static void doctor_help(void)
 {
     printf("usage: vgpu doctor [OPTIONS] [PROGRAM [ARGS...]]\n"
            "\n"
@@ -111,7 +111,7 @@ static bool check_temp(struct vgpu_findings *f)
     return true;
 }
 
-static void examine(struct vgpu_findings *f, const struct choice *o, char **program)
+static void examine_program(struct vgpu_findings *f, const struct choice *o, char **program)
 {
     const char *temp = vgpu_cli_temp_dir();
     char *trace = vgpu_cli_format("%s/trace.json", temp), *output = vgpu_cli_format("%s/out", temp);
@@ -255,7 +255,7 @@ int vgpu_cli_doctor(int argc, char **argv)
             o.timeout_s = (int)vgpu_cli_number("--timeout", optarg, 1, 1000000);
             break;
         case OPT_HELP:
-            help();
+            doctor_help();
             return 0;
         }
     }
@@ -263,7 +263,7 @@ int vgpu_cli_doctor(int argc, char **argv)
         vgpu_cli_die("cannot find out where the vgpu binary is: is /proc mounted?");
     way = o.gpu || vgpu_cli_doctor_machine(&findings);
     if (check_temp(&findings) && way)
-        examine(&findings, &o, optind < argc ? argv + optind : own);
+        examine_program(&findings, &o, optind < argc ? argv + optind : own);
     verdict = verdict_of(&findings);
     if (o.json)
         report_json(&findings, verdict);

@@ -31,13 +31,13 @@ static void note_tried(struct vgpu_ldlog *log, const char *path)
         log->tried[i] = vgpu_cli_format("%s", path);
 }
 
-static char *copy(const char *text, size_t n)
+static char *copy_text(const char *text, size_t n)
 {
     return vgpu_cli_format("%.*s", (int)n, text);
 }
 
 /* Returns the part after the last ": ", or the whole line, without the leading process number. */
-static const char *body(const char *line)
+static const char *line_body(const char *line)
 {
     const char *p = strchr(line, ':');
 
@@ -117,7 +117,7 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
 
         line[strcspn(line, "\n")] = '\0';
         log->any = true;
-        text = body(line);
+        text = line_body(line);
         note_search(how, text);
         if (strncmp(text, "find library=", 13) == 0) {
             snprintf(how, sizeof(how), "the default folders");
@@ -136,15 +136,15 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
                 asked[stem_of(base + 1)].loaded = true;
             log->torch |= base && strcmp(base, "/libtorch_cuda.so") == 0;
             if (base && strncmp(base, "/libcuda.so", 11) == 0 && !log->libcuda) {
-                log->libcuda = copy(text + 14, strlen(text + 14));
-                log->found_by = copy(*libcuda_how ? libcuda_how : "an absolute path", 250);
+                log->libcuda = copy_text(text + 14, strlen(text + 14));
+                log->found_by = copy_text(*libcuda_how ? libcuda_how : "an absolute path", 250);
                 log->wanted_libcuda = true;
             } else if (base && strncmp(base, "/libcudart.so", 13) == 0 && !log->cudart) {
-                log->cudart = copy(text + 14, strlen(text + 14));
+                log->cudart = copy_text(text + 14, strlen(text + 14));
                 log->wanted_cudart = true;
             }
         } else if ((at = strstr(text, "undefined symbol: cu")) && !log->missing_symbol) {
-            log->missing_symbol = copy(at + 18, strcspn(at + 18, " \t,("));
+            log->missing_symbol = copy_text(at + 18, strcspn(at + 18, " \t,("));
         }
     }
     free(line);

@@ -31,7 +31,7 @@ struct view {
     bool failed; /* the program did not end successfully */
 };
 
-static const struct vgpu_cli_event *at(const struct view *v, size_t i)
+static const struct vgpu_cli_event *event_at(const struct view *v, size_t i)
 {
     return &v->ev->list[i];
 }
@@ -42,7 +42,7 @@ static bool is_call(const struct vgpu_cli_event *e, const char *name)
 }
 
 /* Formats "name(arguments) = RESULT" for messages. */
-static char *show(const struct vgpu_cli_event *e)
+static char *show_event(const struct vgpu_cli_event *e)
 {
     return vgpu_cli_format("%s(%.200s) = %s", e->call, e->text, e->result);
 }
@@ -57,8 +57,8 @@ static bool names_limit(const struct vgpu_cli_event *e)
 static const char *limit_before(const struct view *v, size_t i)
 {
     for (size_t k = i; k-- > 0;) {
-        if (names_limit(at(v, k)) && at(v, k)->pid == at(v, i)->pid)
-            return at(v, k)->text;
+        if (names_limit(event_at(v, k)) && event_at(v, k)->pid == event_at(v, i)->pid)
+            return event_at(v, k)->text;
     }
     return NULL;
 }
@@ -68,16 +68,16 @@ static const char *limit_before(const struct view *v, size_t i)
  * wins. */
 static const char *reason_of(const struct view *v, size_t i)
 {
-    const struct vgpu_cli_event *e = at(v, i), *reason = NULL;
+    const struct vgpu_cli_event *e = event_at(v, i), *reason = NULL;
 
     for (size_t k = i; k-- > 0 && i - k < 8;) {
-        if (at(v, k)->tid != e->tid)
+        if (event_at(v, k)->tid != e->tid)
             continue;
-        if (at(v, k)->type == VGPU_EVENT_CALL)
+        if (event_at(v, k)->type == VGPU_EVENT_CALL)
             break;
-        if (names_limit(at(v, k)))
-            return at(v, k)->text;
-        reason = reason ? reason : at(v, k);
+        if (names_limit(event_at(v, k)))
+            return event_at(v, k)->text;
+        reason = reason ? reason : event_at(v, k);
     }
     if (e->code == 2 && (!reason || strstr(reason->text, "had returned already"))) {
         const char *limit = limit_before(v, i); /* reported at intervals only, not for each call */
@@ -135,7 +135,7 @@ static const struct {
 
 static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t init)
 {
-    const struct vgpu_cli_event *e = at(v, init);
+    const struct vgpu_cli_event *e = event_at(v, init);
     const char *why = reason_of(v, init);
 
     if (e->code == 0)
@@ -146,8 +146,8 @@ static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t ini
             return true;
         }
     }
-    vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("cuInit fails: %s", e->result), why ? why : show(e),
-                  "see the log of vgpu-backend (`vgpu run --verbose`)");
+    vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("cuInit fails: %s", e->result),
+                  why ? why : show_event(e), "see the log of vgpu-backend (`vgpu run --verbose`)");
     return true;
 }
 
@@ -173,10 +173,10 @@ static bool judge_version(struct vgpu_findings *f, const struct view *v, bool in
     const char *said = NULL;
 
     for (size_t i = 0; i < v->ev->count; i++) {
-        if (is_call(at(v, i), "cuDriverGetVersion"))
-            version = vgpu_cli_event_number(at(v, i), "*driverVersion");
-        if (at(v, i)->type == VGPU_EVENT_WHY && strstr(at(v, i)->text, "Insufficient driver"))
-            said = at(v, i)->text;
+        if (is_call(event_at(v, i), "cuDriverGetVersion"))
+            version = vgpu_cli_event_number(event_at(v, i), "*driverVersion");
+        if (event_at(v, i)->type == VGPU_EVENT_WHY && strstr(event_at(v, i)->text, "Insufficient driver"))
+            said = event_at(v, i)->text;
     }
     if (!said && (init_seen || version < 0))
         return false;
@@ -207,7 +207,7 @@ static bool is_needed(const char *name)
 static bool judge_lookups(struct vgpu_findings *f, const struct view *v)
 {
     for (size_t i = 0; i < v->ev->count; i++) {
-        const struct vgpu_cli_event *e = at(v, i);
+        const struct vgpu_cli_event *e = event_at(v, i);
 
         if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuGetProcAddress") == 0 && is_needed(e->text)) {
             vgpu_cli_find(f, VGPU_CAUSE_SYMBOL,
@@ -230,19 +230,19 @@ static void found_table(struct vgpu_findings *f, const struct view *v, size_t i)
                   vgpu_cli_format("the runtime asked for the export table %s and did not get it: it "
                                   "stops there",
                                   vgpu_cli_table_name(why)),
-                  why ? why : show(at(v, i)),
+                  why ? why : show_event(event_at(v, i)),
                   "a runtime newer than CUDA 13.5, or a tool (profiler, debugger): use a runtime of 11.8 "
                   "to 13.5, and no tool");
 }
 
 static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
 {
-    const struct vgpu_cli_event *e = at(v, i);
+    const struct vgpu_cli_event *e = event_at(v, i);
     bool attribute = is_call(e, "cuDeviceGetAttribute");
 
     if (is_call(e, "validity check")) {
         vgpu_cli_find(f, VGPU_CAUSE_VALIDITY, vgpu_cli_format("the validity check of NVIDIA's runtime fails"),
-                      show(e),
+                      show_event(e),
                       vgpu_cli_words("build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y",
                                      "use a libcuda of vgpu-cuda that is built with its validity check"));
         return;
@@ -252,10 +252,10 @@ static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
                                               "error: it needs all of them",
                                               vgpu_cli_event_number(e, "attrib"))
                             : vgpu_cli_format("the runtime's start failed in %s", e->call),
-                  show(e), "unset VGPU_FAULT; else this is a fault of libcuda: keep the trace");
+                  show_event(e), "unset VGPU_FAULT; else this is a fault of libcuda: keep the trace");
 }
 
-static bool crashed(const struct view *v)
+static bool program_crashed(const struct view *v)
 {
     return v->end->started && WIFSIGNALED(v->end->status) &&
            (WTERMSIG(v->end->status) == SIGSEGV || WTERMSIG(v->end->status) == SIGBUS ||
@@ -274,7 +274,7 @@ static bool is_probe(const struct vgpu_cli_event *e)
 static bool judge_slots(struct vgpu_findings *f, const struct view *v)
 {
     for (size_t i = 0; i < v->ev->count; i++) {
-        const struct vgpu_cli_event *e = at(v, i);
+        const struct vgpu_cli_event *e = event_at(v, i);
 
         if (e->type != VGPU_EVENT_WHY || !strstr(e->text, "of the export table") ||
             !strstr(e->text, "not served"))
@@ -295,7 +295,7 @@ static void note_surroundings(struct vgpu_findings *f, const struct view *v)
     bool staged = false;
 
     for (size_t i = 0; i < v->ev->count; i++) {
-        const struct vgpu_cli_event *e = at(v, i);
+        const struct vgpu_cli_event *e = event_at(v, i);
 
         if (e->type == VGPU_EVENT_WHY && strstr(e->text, "are not pinned, copies") && !staged) {
             vgpu_cli_find(f, VGPU_CAUSE_NONE,
@@ -320,7 +320,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
     const struct vgpu_cli_event *e;
 
     for (size_t i = init + 1; i < v->ev->count; i++) {
-        e = at(v, i);
+        e = event_at(v, i);
         if (e->type != VGPU_EVENT_CALL || strncmp(e->call, "nvml", 4) == 0)
             continue;
         if (is_use(e) && !bad)
@@ -329,7 +329,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
         checks += is_call(e, "validity check");
         if (is_call(e, "cuDeviceGetCount") && e->code == 0 && vgpu_cli_event_number(e, "*count") == 0) {
             vgpu_cli_find(f, VGPU_CAUSE_NO_DEVICES, vgpu_cli_format("libcuda shows no device to the program"),
-                          show(e), "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
+                          show_event(e), "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
             return true;
         }
         if (e->code != 0 && !bad && !is_probe(e))
@@ -337,7 +337,7 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
     }
     /* A final error, apart from clean-up calls, shows where the runtime stopped. */
     if (bad && (v->failed || bad == last)) {
-        if (is_call(at(v, bad), "cuGetExportTable"))
+        if (is_call(event_at(v, bad), "cuGetExportTable"))
             found_table(f, v, bad);
         else
             found_query(f, v, bad);
@@ -347,20 +347,20 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
         return false;
     if (judge_lookups(f, v) || judge_slots(f, v))
         return true;
-    if (crashed(v)) {
+    if (program_crashed(v)) {
         vgpu_cli_find(f, VGPU_CAUSE_TABLE_EMPTY,
                       vgpu_cli_format("the program died by signal %d while NVIDIA's runtime started",
                                       WTERMSIG(v->end->status)),
-                      last ? show(at(v, last)) : NULL,
+                      last ? show_event(event_at(v, last)) : NULL,
                       "an export table that it relies on is incomplete: unset VGPU_FAULT; else use "
                       "a runtime of CUDA 11.8 to 13.5, and keep the trace");
         return true;
     }
-    if (checks >= 3 && last && is_call(at(v, last), "validity check")) {
+    if (checks >= 3 && last && is_call(event_at(v, last), "validity check")) {
         vgpu_cli_find(f, VGPU_CAUSE_VALIDITY,
                       vgpu_cli_format("the runtime stopped after its validity check: it did not like "
                                       "the answer (cudaError 103)"),
-                      show(at(v, last)),
+                      show_event(event_at(v, last)),
                       "unset VGPU_FAULT; do not wrap or copy libcuda's tables; a runtime newer than CUDA "
                       "13.5 may ask for another answer: use an older one");
         return true;
@@ -465,7 +465,7 @@ static bool is_ordinary(const struct vgpu_cli_event *e)
 static bool works_again(const struct view *v, size_t i)
 {
     for (i++; i < v->ev->count; i++) {
-        const struct vgpu_cli_event *e = at(v, i);
+        const struct vgpu_cli_event *e = event_at(v, i);
 
         if (e->type == VGPU_EVENT_CALL && e->code == 0 &&
             (strncmp(e->call, "cuLaunch", 8) == 0 || strncmp(e->call, "cuGraphLaunch", 13) == 0))
@@ -494,9 +494,9 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
 
     for (size_t i = 0; i < v->ev->count; i++) {
         for (size_t k = 0; k < sizeof(late) / sizeof(late[0]); k++) {
-            if (at(v, i)->type == VGPU_EVENT_WHY && strcmp(at(v, i)->call, "worker") == 0 &&
-                strstr(at(v, i)->text, late[k].part)) {
-                const char *text = at(v, i)->text, *limit = limit_before(v, i);
+            if (event_at(v, i)->type == VGPU_EVENT_WHY && strcmp(event_at(v, i)->call, "worker") == 0 &&
+                strstr(event_at(v, i)->text, late[k].part)) {
+                const char *text = event_at(v, i)->text, *limit = limit_before(v, i);
 
                 /* Time limits end the worker: the preceding line names the limit. */
                 if (late[k].cause == VGPU_CAUSE_WORKER && limit && strstr(limit, "-time"))
@@ -514,10 +514,10 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
 static bool judge_limit(struct vgpu_findings *f, const struct view *v)
 {
     for (size_t i = v->ev->count; i-- > 0;) {
-        if (names_limit(at(v, i))) {
+        if (names_limit(event_at(v, i))) {
             vgpu_cli_find(f, VGPU_CAUSE_MEMORY,
-                          vgpu_cli_format("the program has met a limit of vgpu-backend"), at(v, i)->text,
-                          vgpu_cli_limit_remedy(at(v, i)->text));
+                          vgpu_cli_format("the program has met a limit of vgpu-backend"),
+                          event_at(v, i)->text, vgpu_cli_limit_remedy(event_at(v, i)->text));
             return true;
         }
     }
@@ -531,7 +531,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
     int notes = 0;
 
     for (size_t i = 0; i < v->ev->count; i++) {
-        const struct vgpu_cli_event *e = at(v, i);
+        const struct vgpu_cli_event *e = event_at(v, i);
         enum vgpu_cause cause;
         const char *why;
         bool harmless, refused = e->type == VGPU_EVENT_REFUSAL && strncmp(e->call, "nvml", 4) != 0;
@@ -548,7 +548,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
                       vgpu_cli_format(harmless ? "%s gave %s, and the program went on" : "%s failed with %s",
                                       e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
-                      why ? why : show(e), harmless ? NULL : remedy_of(v, cause, why));
+                      why ? why : show_event(e), harmless ? NULL : remedy_of(v, cause, why));
         verdict = !harmless;
     }
     return verdict;
@@ -562,7 +562,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     bool sure;
 
     for (size_t i = 0; i < events->count; i++) {
-        if (is_call(at(&v, i), "cuInit") && (init == events->count || at(&v, init)->code != 0))
+        if (is_call(event_at(&v, i), "cuInit") && (init == events->count || event_at(&v, init)->code != 0))
             init = i; /* the first success, or the last failure */
         calls += events->list[i].type == VGPU_EVENT_CALL && strncmp(events->list[i].call, "nvml", 4) != 0;
     }

@@ -14,7 +14,7 @@
 
 #define SAMPLE_MS 200
 
-static void help(void)
+static void metrics_help(void)
 {
     printf(
         "usage: vgpu metrics [--listen PATH|ADDRESS:PORT]\n"
@@ -44,7 +44,7 @@ void metrics_sample(struct smi_status *now)
     smi_status_free(&before);
 }
 
-static int once(void)
+static int print_once(void)
 {
     struct smi_status now;
     size_t length = 0;
@@ -67,7 +67,7 @@ int vgpu_cli_metrics(int argc, char **argv)
 
     while ((c = vgpu_cli_getopt("metrics", argc, argv, "l:h", options)) != -1) {
         if (c == 'h') {
-            help();
+            metrics_help();
             return 0;
         }
         where = optarg;
@@ -76,5 +76,5 @@ int vgpu_cli_metrics(int argc, char **argv)
         vgpu_cli_say("metrics: '%s' is not understood; see `vgpu metrics --help`", argv[optind]);
         return 2;
     }
-    return where ? metrics_serve(where) : once();
+    return where ? metrics_serve(where) : print_once();
 }

@@ -36,7 +36,7 @@ static struct {
     __typeof__(&MHD_get_connection_info) get_connection_info;
 } mhd;
 
-static void load(void)
+static void load_libmicrohttpd(void)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW);
 
@@ -63,7 +63,7 @@ static void load(void)
 static struct smi_status latest;
 static int64_t latest_ms;
 
-static void look(void)
+static void look_at_backends(void)
 {
     struct smi_status now;
 
@@ -75,8 +75,8 @@ static void look(void)
     latest_ms = vgpu_cli_now_ms();
 }
 
-static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, const char *type,
-                              char *text, size_t length)
+static enum MHD_Result answer_request(struct MHD_Connection *connection, unsigned status, const char *type,
+                                      char *text, size_t length)
 {
     struct MHD_Response *r = mhd.create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
     enum MHD_Result result = MHD_NO;
@@ -115,15 +115,15 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     if (strcmp(method, "GET") && strcmp(method, "HEAD")) {
         text = vgpu_cli_format("GET is served\n");
-        return answer(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", text, strlen(text));
+        return answer_request(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", text, strlen(text));
     }
     if (strcmp(url, "/metrics")) {
         text = vgpu_cli_format("/metrics is served\n");
-        return answer(connection, MHD_HTTP_NOT_FOUND, "text/plain", text, strlen(text));
+        return answer_request(connection, MHD_HTTP_NOT_FOUND, "text/plain", text, strlen(text));
     }
-    look();
+    look_at_backends();
     text = metrics_text(&latest, &length);
-    return answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, length);
+    return answer_request(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
 /*
@@ -224,7 +224,7 @@ int metrics_serve(const char *where)
         vgpu_cli_wrong("--listen %s: the path is too long for a socket", where);
     if (!is_path)
         a = loopback_address(where);
-    load();
+    load_libmicrohttpd();
     fd = is_path ? listen_unix(where) : listen_port(where, &a);
     metrics_sample(&latest); /* utilisation needs two samples: the first scrape then has it */
     latest_ms = vgpu_cli_now_ms();

@@ -17,7 +17,7 @@
  * Writes a label: backslash, quote and newline of its value are escaped, non-ASCII bytes are
  * replaced.
  */
-static void label(FILE *f, const char *name, const char *text, bool first)
+static void print_label(FILE *f, const char *name, const char *text, bool first)
 {
     fprintf(f, "%s%s=\"", first ? "" : ",", name);
     for (; *text; text++) {
@@ -33,24 +33,24 @@ static void label(FILE *f, const char *name, const char *text, bool first)
 
 static void vm_label(FILE *f, const struct smi_backend *b)
 {
-    label(f, "vm", b->name, true);
+    print_label(f, "vm", b->name, true);
     fprintf(f, ",backend=\"%ld\"", b->pid);
 }
 
-static void head(FILE *f, const char *name, const char *type, const char *help)
+static void print_head(FILE *f, const char *name, const char *type, const char *help)
 {
     fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 /* Writes a metric of dcgm-exporter, with its labels. */
-static void dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigned long long value)
+static void print_dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigned long long value)
 {
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
     fprintf(f, "%s{gpu=\"0\",", name);
-    label(f, "modelName", b->device, true);
-    label(f, "Hostname", host, false);
+    print_label(f, "modelName", b->device, true);
+    print_label(f, "Hostname", host, false);
     fputc(',', f);
     vm_label(f, b);
     fprintf(f, "} %llu\n", value);
@@ -58,29 +58,29 @@ static void dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigne
 
 static void dcgm_all(FILE *f, const struct smi_status *s)
 {
-    head(f, "DCGM_FI_DEV_GPU_UTIL", "gauge",
-         "GPU utilization (in %); of the software GPU: of one processor.");
+    print_head(f, "DCGM_FI_DEV_GPU_UTIL", "gauge",
+               "GPU utilization (in %); of the software GPU: of one processor.");
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
         /* For a backend without an earlier sample the series starts at 0. */
         if (b->percent >= 0 || b->soft)
-            dcgm(f, b, "DCGM_FI_DEV_GPU_UTIL", b->percent > 0 ? (unsigned long long)b->percent : 0);
+            print_dcgm(f, b, "DCGM_FI_DEV_GPU_UTIL", b->percent > 0 ? (unsigned long long)b->percent : 0);
     }
-    head(f, "DCGM_FI_DEV_FB_USED", "gauge", "Device memory used by the guest's processes (in MiB).");
+    print_head(f, "DCGM_FI_DEV_FB_USED", "gauge", "Device memory used by the guest's processes (in MiB).");
     for (size_t i = 0; i < s->count; i++)
-        dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_USED", smi_status_used(&s->backends[i]) >> 20);
-    head(f, "DCGM_FI_DEV_FB_FREE", "gauge", "Device memory that the guest may still have (in MiB).");
+        print_dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_USED", smi_status_used(&s->backends[i]) >> 20);
+    print_head(f, "DCGM_FI_DEV_FB_FREE", "gauge", "Device memory that the guest may still have (in MiB).");
     for (size_t i = 0; i < s->count; i++) {
         unsigned long long total = smi_status_memory(&s->backends[i]), n = smi_status_used(&s->backends[i]);
 
         if (total)
-            dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_FREE", (total > n ? total - n : 0) >> 20);
+            print_dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_FREE", (total > n ? total - n : 0) >> 20);
     }
 }
 
 enum unit { PLAIN, MILLISECONDS };
-static void value(FILE *f, unsigned long long n, enum unit unit)
+static void print_value(FILE *f, unsigned long long n, enum unit unit)
 {
     if (unit == MILLISECONDS)
         fprintf(f, "} %llu.%03llu\n", n / 1000, n % 1000);
@@ -128,46 +128,46 @@ static const struct vm_metric {
 
 static void of_vms(FILE *f, const struct smi_status *s)
 {
-    head(f, "vgpu_up", "gauge", "1: the backend of a VM or host session answers; 0: it does not.");
+    print_head(f, "vgpu_up", "gauge", "1: the backend of a VM or host session answers; 0: it does not.");
     for (size_t i = 0; i < s->count; i++) {
         fprintf(f, "vgpu_up{");
         vm_label(f, &s->backends[i]);
-        value(f, 1, PLAIN);
+        print_value(f, 1, PLAIN);
     }
     for (unsigned i = 0; i < s->nmutes; i++) {
         fprintf(f, "vgpu_up{");
-        label(f, "vm", smi_mute_name(&s->mutes[i]), true);
+        print_label(f, "vm", smi_mute_name(&s->mutes[i]), true);
         fprintf(f, ",backend=\"%ld\"", s->mutes[i].pid);
-        value(f, 0, PLAIN);
+        print_value(f, 0, PLAIN);
     }
-    head(f, "vgpu_backends_hidden", "gauge",
-         "Backends of other users, whose status this process may not read.");
+    print_head(f, "vgpu_backends_hidden", "gauge",
+               "Backends of other users, whose status this process may not read.");
     fprintf(f, "vgpu_backends_hidden %u\n", s->silent);
-    head(f, "vgpu_backends_refused", "gauge",
-         "Status sockets that are not believed: vgpu smi --host says which, and why.");
+    print_head(f, "vgpu_backends_refused", "gauge",
+               "Status sockets that are not believed: vgpu smi --host says which, and why.");
     fprintf(f, "vgpu_backends_refused %u\n", s->refused);
-    head(f, "vgpu_clients", "gauge", "Clients (guest processes) that are served.");
+    print_head(f, "vgpu_clients", "gauge", "Clients (guest processes) that are served.");
     for (size_t i = 0; i < s->count; i++) {
         fprintf(f, "vgpu_clients{");
         vm_label(f, &s->backends[i]);
-        value(f, s->backends[i].nclients, PLAIN);
+        print_value(f, s->backends[i].nclients, PLAIN);
     }
     for (size_t m = 0; m < sizeof(vm_metrics) / sizeof(vm_metrics[0]); m++) {
-        head(f, vm_metrics[m].name, vm_metrics[m].type, vm_metrics[m].help);
+        print_head(f, vm_metrics[m].name, vm_metrics[m].type, vm_metrics[m].help);
         for (size_t i = 0; i < s->count; i++) {
             fprintf(f, "%s{", vm_metrics[m].name);
             vm_label(f, &s->backends[i]);
-            value(f, *(const unsigned long long *)((const char *)&s->backends[i] + vm_metrics[m].at),
-                  vm_metrics[m].unit);
+            print_value(f, *(const unsigned long long *)((const char *)&s->backends[i] + vm_metrics[m].at),
+                        vm_metrics[m].unit);
         }
     }
-    head(f, "vgpu_limit", "gauge", "A limit or share by the name of its option, in its unit; 0: none.");
+    print_head(f, "vgpu_limit", "gauge", "A limit or share by the name of its option, in its unit; 0: none.");
     for (size_t i = 0; i < s->count; i++) {
         for (unsigned k = 0; k < s->backends[i].nlimits; k++) {
             fprintf(f, "vgpu_limit{");
             vm_label(f, &s->backends[i]);
-            label(f, "limit", s->backends[i].limits[k].name, false);
-            value(f, s->backends[i].limits[k].value, PLAIN);
+            print_label(f, "limit", s->backends[i].limits[k].name, false);
+            print_value(f, s->backends[i].limits[k].value, PLAIN);
         }
     }
 }
@@ -193,7 +193,7 @@ static const struct client_metric {
 static void of_clients(FILE *f, const struct smi_status *s)
 {
     for (size_t m = 0; m < sizeof(client_metrics) / sizeof(client_metrics[0]); m++) {
-        head(f, client_metrics[m].name, client_metrics[m].type, client_metrics[m].help);
+        print_head(f, client_metrics[m].name, client_metrics[m].type, client_metrics[m].help);
         for (size_t i = 0; i < s->count; i++) {
             for (size_t k = 0; k < s->backends[i].nclients; k++) {
                 const struct smi_client *c = &s->backends[i].clients[k];
@@ -201,9 +201,9 @@ static void of_clients(FILE *f, const struct smi_status *s)
                 fprintf(f, "%s{", client_metrics[m].name);
                 vm_label(f, &s->backends[i]);
                 fprintf(f, ",worker=\"%ld\",guest_pid=\"%u\"", c->worker, c->guest);
-                label(f, "process", c->name, false);
-                value(f, *(const unsigned long long *)((const char *)c + client_metrics[m].at),
-                      client_metrics[m].unit);
+                print_label(f, "process", c->name, false);
+                print_value(f, *(const unsigned long long *)((const char *)c + client_metrics[m].at),
+                            client_metrics[m].unit);
             }
         }
     }

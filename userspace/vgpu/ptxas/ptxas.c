@@ -46,7 +46,7 @@ struct fatbin {
 };
 _Static_assert(sizeof(struct fatbin) == 16 + 64, "layout of a fat binary");
 
-static int fail(const char *path, const char *why)
+static int fail_on_file(const char *path, const char *why)
 {
     fprintf(stderr, "ptxas fatal   : %s: %s\n", path, why);
     return FAILED;
@@ -117,7 +117,7 @@ static unsigned arch_of(const char *name)
 }
 
 /* Returns the whole file with a terminating NUL; NULL: errno. */
-static char *contents(const char *path, size_t *len)
+static char *file_contents(const char *path, size_t *len)
 {
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     size_t room = 1 << 16, n;
@@ -148,17 +148,17 @@ static char *contents(const char *path, size_t *len)
 }
 
 /* The directive follows comments, at the start of a line or after blanks. */
-static int check(const char *path, const char *text, size_t len)
+static int check_ptx(const char *path, const char *text, size_t len)
 {
     const char *version = text, *found;
     unsigned major, minor;
 
     if (strlen(text) != len)
-        return fail(path, "not PTX: it has a NUL");
+        return fail_on_file(path, "not PTX: it has a NUL");
     while ((found = strstr(version, ".version")) && found != text && found[-1] != '\n' && found[-1] != ' ')
         version = found + 1;
     if (!found || sscanf(found, ".version %u.%u", &major, &minor) != 2)
-        return fail(path, "not PTX: no .version");
+        return fail_on_file(path, "not PTX: no .version");
     if (major > ISA_MAJOR || (major == ISA_MAJOR && minor > ISA_MINOR)) {
         fprintf(stderr,
                 "ptxas %s, line 1; fatal   : Unsupported .version %u.%u; current version is '%d.%d'\n", path,
@@ -169,7 +169,7 @@ static int check(const char *path, const char *text, size_t len)
 }
 
 /* A partly written file is removed. */
-static int save(const char *path, const char *text, size_t len, unsigned arch)
+static int save_cubin(const char *path, const char *text, size_t len, unsigned arch)
 {
     static const char zeros[8];
     size_t size = (len + 1 + 7) & ~(size_t)7;
@@ -192,7 +192,7 @@ static int save(const char *path, const char *text, size_t len, unsigned arch)
     bool ok;
 
     if (!file)
-        return fail(path, strerror(errno));
+        return fail_on_file(path, strerror(errno));
     ok = fwrite(&header, sizeof(header), 1, file) == 1 && fwrite(text, 1, len, file) == len &&
          fwrite(zeros, 1, size - len, file) == size - len;
     if (fclose(file) || !ok) {
@@ -200,7 +200,7 @@ static int save(const char *path, const char *text, size_t len, unsigned arch)
 
         if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) /* leaves devices alone */
             unlink(path);
-        return fail(path, strerror(err));
+        return fail_on_file(path, strerror(err));
     }
     return 0;
 }
@@ -238,14 +238,14 @@ int main(int argc, char **argv)
             i++;
     }
     if (!input)
-        return fail("no input", "ptxas [OPTIONS] -o OUTPUT FILE.ptx");
-    text = contents(input, &len);
+        return fail_on_file("no input", "ptxas [OPTIONS] -o OUTPUT FILE.ptx");
+    text = file_contents(input, &len);
     if (!text)
-        return fail(input, strerror(errno));
-    rc = check(input, text, len);
+        return fail_on_file(input, strerror(errno));
+    rc = check_ptx(input, text, len);
     if (!rc) {
         target = strstr(text, ".target");
-        rc = save(output, text, len, arch ? arch : target ? arch_of(target) : 0);
+        rc = save_cubin(output, text, len, arch ? arch : target ? arch_of(target) : 0);
     }
     free(text);
     return rc;

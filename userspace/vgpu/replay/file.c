@@ -9,9 +9,9 @@
 
 #include "replay/replay.h"
 
-static int refuse(struct replay_file *f, uint64_t at, const char *fmt, ...)
+static int refuse_file(struct replay_file *f, uint64_t at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static int refuse(struct replay_file *f, uint64_t at, const char *fmt, ...)
+static int refuse_file(struct replay_file *f, uint64_t at, const char *fmt, ...)
 {
     int n = snprintf(f->why, sizeof(f->why), "%s: byte %llu: ", f->path, (unsigned long long)at);
     va_list ap;
@@ -46,16 +46,16 @@ bool replay_file_open(struct replay_file *f, const char *path)
     }
     if (fread(&f->header, 1, sizeof(f->header), f->f) != sizeof(f->header) ||
         memcmp(f->header.magic, VGP_RECORDING_MAGIC, sizeof(f->header.magic)) != 0)
-        return refuse(f, 0, "this is no recording") == 0;
+        return refuse_file(f, 0, "this is no recording") == 0;
     if (f->header.version != VGP_RECORDING_VERSION)
-        return refuse(f, 8, "form %u of a recording; this vgpu reads form %u", f->header.version,
-                      VGP_RECORDING_VERSION) == 0;
+        return refuse_file(f, 8, "form %u of a recording; this vgpu reads form %u", f->header.version,
+                           VGP_RECORDING_VERSION) == 0;
     if (f->header.protocol_major != VGP_VERSION_MAJOR)
-        return refuse(f, 12, "the calls are of protocol %u, this vgpu speaks %u", f->header.protocol_major,
-                      VGP_VERSION_MAJOR) == 0;
+        return refuse_file(f, 12, "the calls are of protocol %u, this vgpu speaks %u",
+                           f->header.protocol_major, VGP_VERSION_MAJOR) == 0;
     if (f->header.reply_slots == 0 || f->header.reply_slots > REPLAY_SLOTS)
-        return refuse(f, 24, "%u reply slots; there may be 1 to %u", f->header.reply_slots, REPLAY_SLOTS) ==
-               0;
+        return refuse_file(f, 24, "%u reply slots; there may be 1 to %u", f->header.reply_slots,
+                           REPLAY_SLOTS) == 0;
     f->header.program[sizeof(f->header.program) - 1] = '\0';
     for (char *p = f->header.program; *p != '\0'; p++) {
         if (*p < 0x20 || *p > 0x7e)
@@ -171,26 +171,27 @@ static int check_call(struct replay_file *f, struct replay_event *e, const uint8
     uint64_t want = 0;
 
     if (e->serial != f->calls + 1)
-        return refuse(f, e->at, "call %llu follows call %llu", (unsigned long long)e->serial,
-                      (unsigned long long)f->calls);
+        return refuse_file(f, e->at, "call %llu follows call %llu", (unsigned long long)e->serial,
+                           (unsigned long long)f->calls);
     if (size < sizeof(*r) || r->size < sizeof(*r) || r->size % 16 != 0 || r->size > VGP_RECORD_MAX ||
         r->size > size || r->flags != 0 || r->padding != 0)
-        return refuse(f, e->at, "call %llu: its record has no proper header", (unsigned long long)e->serial);
+        return refuse_file(f, e->at, "call %llu: its record has no proper header",
+                           (unsigned long long)e->serial);
     fields = vgp_fields_of(r->call);
     if (fields == NULL)
-        return refuse(f, e->at, "call %llu has number %#x, which this vgpu does not know",
-                      (unsigned long long)e->serial, r->call);
+        return refuse_file(f, e->at, "call %llu has number %#x, which this vgpu does not know",
+                           (unsigned long long)e->serial, r->call);
     e->record = r;
     e->args = body + sizeof(*r);
     e->args_size = r->size - (uint32_t)sizeof(*r);
     e->data = body + r->size;
     e->data_size = (uint32_t)(size - r->size);
     if (!parts_ok(fields->in, fields->in_count, e->args, fields->args_fixed, e->args_size))
-        return refuse(f, e->at, "call %llu, %s: its arguments do not fit its record",
-                      (unsigned long long)e->serial, fields->name);
+        return refuse_file(f, e->at, "call %llu, %s: its arguments do not fit its record",
+                           (unsigned long long)e->serial, fields->name);
     if (r->reply_slot != VGP_NO_REPLY && r->reply_slot >= f->header.reply_slots)
-        return refuse(f, e->at, "call %llu, %s: reply slot %u of %u", (unsigned long long)e->serial,
-                      fields->name, r->reply_slot, f->header.reply_slots);
+        return refuse_file(f, e->at, "call %llu, %s: reply slot %u of %u", (unsigned long long)e->serial,
+                           fields->name, r->reply_slot, f->header.reply_slots);
     if (r->call == VGP_vgpCopy) {
         const struct vgp_args_vgpCopy *c = (const void *)e->args;
 
@@ -198,18 +199,19 @@ static int check_call(struct replay_file *f, struct replay_event *e, const uint8
              !side_ok(c, c->src, c->srcPitch, c->srcHeight, f->header.staging_size)) ||
             (c->dstKind == VGP_COPY_STAGING &&
              !side_ok(c, c->dst, c->dstPitch, c->dstHeight, f->header.staging_size)))
-            return refuse(f, e->at, "call %llu, vgpCopy: outside of the staging area",
-                          (unsigned long long)e->serial);
+            return refuse_file(f, e->at, "call %llu, vgpCopy: outside of the staging area",
+                               (unsigned long long)e->serial);
         if (c->srcKind == VGP_COPY_STAGING)
             want = replay_copy_bytes(c);
     }
     if (vgp_pad_to_8(want) != e->data_size)
-        return refuse(f, e->at, "call %llu, %s: %u bytes of data, there should be %llu",
-                      (unsigned long long)e->serial, fields->name, e->data_size, (unsigned long long)want);
+        return refuse_file(f, e->at, "call %llu, %s: %u bytes of data, there should be %llu",
+                           (unsigned long long)e->serial, fields->name, e->data_size,
+                           (unsigned long long)want);
     e->data_size = (uint32_t)want;
     if (!region_call(f, r, e->args))
-        return refuse(f, e->at, "call %llu, %s: no memory that could be registered",
-                      (unsigned long long)e->serial, fields->name);
+        return refuse_file(f, e->at, "call %llu, %s: no memory that could be registered",
+                           (unsigned long long)e->serial, fields->name);
     if (r->reply_slot != VGP_NO_REPLY) {
         struct replay_open *o = &f->open[r->reply_slot];
 
@@ -233,10 +235,11 @@ static int check_reply(struct replay_file *f, struct replay_event *e, const uint
             o = &f->open[i];
     }
     if (o == NULL)
-        return refuse(f, e->at, "a reply to call %llu, which waits for none", (unsigned long long)e->serial);
+        return refuse_file(f, e->at, "a reply to call %llu, which waits for none",
+                           (unsigned long long)e->serial);
     if (size < sizeof(*h) || h->payload > VGP_REPLY_SLOT_SIZE || h->data > VGP_EVENT_MAX || h->result < 0 ||
         h->result > 9999 || vgp_pad_to_8(sizeof(*h) + vgp_pad_to_8(h->payload) + h->data) != size)
-        return refuse(f, e->at, "the reply to call %llu has wrong sizes", (unsigned long long)e->serial);
+        return refuse_file(f, e->at, "the reply to call %llu has wrong sizes", (unsigned long long)e->serial);
     fields = vgp_fields_of(o->record.call);
     e->reply = h;
     e->payload = body + sizeof(*h);
@@ -246,13 +249,13 @@ static int check_reply(struct replay_file *f, struct replay_event *e, const uint
     e->copy = o->record.call == VGP_vgpCopy ? &o->copy : NULL;
     if (h->result == 0 && h->payload != 0 &&
         !parts_ok(fields->out, fields->out_count, e->payload, fields->ret_fixed, h->payload))
-        return refuse(f, e->at, "the reply to call %llu, %s: results do not fit it",
-                      (unsigned long long)e->serial, fields->name);
+        return refuse_file(f, e->at, "the reply to call %llu, %s: results do not fit it",
+                           (unsigned long long)e->serial, fields->name);
     if (h->data != 0 && (e->copy == NULL || h->data != replay_copy_bytes(e->copy) ||
                          (e->copy->dstKind != VGP_COPY_STAGING && e->copy->dstKind != VGP_COPY_HOST) ||
                          !side_ok(e->copy, e->copy->dst, e->copy->dstPitch, e->copy->dstHeight, UINT64_MAX)))
-        return refuse(f, e->at, "the reply to call %llu carries data that the call did not ask for",
-                      (unsigned long long)e->serial);
+        return refuse_file(f, e->at, "the reply to call %llu carries data that the call did not ask for",
+                           (unsigned long long)e->serial);
     o->serial = 0;
     return 1;
 }
@@ -263,7 +266,7 @@ static int check_host(struct replay_file *f, struct replay_event *e, const uint8
 
     if (size < sizeof(*h) || h->size > VGP_HOST_PIECE || h->size == 0 ||
         vgp_pad_to_8(sizeof(*h) + h->size) != size)
-        return refuse(f, e->at, "bytes of host memory with wrong sizes");
+        return refuse_file(f, e->at, "bytes of host memory with wrong sizes");
     for (unsigned i = 0; i < f->region_count; i++) {
         if (f->regions[i].id == h->region && vgp_range_ok(h->offset, h->size, f->regions[i].length)) {
             e->host = h;
@@ -272,10 +275,10 @@ static int check_host(struct replay_file *f, struct replay_event *e, const uint8
             return 1;
         }
     }
-    return refuse(f, e->at, "bytes of host memory %u, which is not registered there", h->region);
+    return refuse_file(f, e->at, "bytes of host memory %u, which is not registered there", h->region);
 }
 
-static int check(struct replay_file *f, struct replay_event *e, const uint8_t *body, uint64_t size)
+static int check_event(struct replay_file *f, struct replay_event *e, const uint8_t *body, uint64_t size)
 {
     const struct vgp_event_notify *n = (const void *)body;
 
@@ -286,7 +289,7 @@ static int check(struct replay_file *f, struct replay_event *e, const uint8_t *b
         return check_reply(f, e, body, size);
     case VGP_EVENT_NOTIFY:
         if (size < sizeof(*n) || n->size > VGP_NOTIFY_SIZE || vgp_pad_to_8(sizeof(*n) + n->size) != size)
-            return refuse(f, e->at, "a notification with wrong sizes");
+            return refuse_file(f, e->at, "a notification with wrong sizes");
         e->notify = n;
         e->data = body + sizeof(*n);
         e->data_size = n->size;
@@ -294,7 +297,7 @@ static int check(struct replay_file *f, struct replay_event *e, const uint8_t *b
     case VGP_EVENT_HOST_DONE:
         e->done = (const void *)body;
         if (size != sizeof(*e->done) || e->done->slot >= VGP_HOST_RUNS)
-            return refuse(f, e->at, "the end of a host function with a slot that does not exist");
+            return refuse_file(f, e->at, "the end of a host function with a slot that does not exist");
         return 1;
     case VGP_EVENT_HOST_WRITE:
     case VGP_EVENT_HOST_RESULT:
@@ -303,11 +306,11 @@ static int check(struct replay_file *f, struct replay_event *e, const uint8_t *b
     case VGP_EVENT_END:
         e->end = (const void *)body;
         if (size != sizeof(*e->end) || e->end->calls != f->calls)
-            return refuse(f, e->at, "the end does not fit what came before");
+            return refuse_file(f, e->at, "the end does not fit what came before");
         f->ended = true;
         return 1;
     default:
-        return refuse(f, e->at, "an event of type %u, which this vgpu does not know", e->type);
+        return refuse_file(f, e->at, "an event of type %u, which this vgpu does not know", e->type);
     }
 }
 
@@ -320,24 +323,24 @@ int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial
     if (f->at == f->size) {
         if (f->ended || partial)
             return 0;
-        return refuse(f, f->at,
-                      "cut off: the recorded program did not end, or was killed "
-                      "(--partial replays what is there)");
+        return refuse_file(f, f->at,
+                           "cut off: the recorded program did not end, or was killed "
+                           "(--partial replays what is there)");
     }
     if (f->ended)
-        return refuse(f, f->at, "something follows the end");
+        return refuse_file(f, f->at, "something follows the end");
     if (f->size - f->at < sizeof(h) && partial)
         return 0;
     if (f->size - f->at < sizeof(h) || fread(&h, 1, sizeof(h), f->f) != sizeof(h))
-        return refuse(f, f->at, "cut off inside of an event");
+        return refuse_file(f, f->at, "cut off inside of an event");
     if (h.size < sizeof(h) || h.size % 8 != 0 || h.size > VGP_EVENT_MAX || h.flags != 0)
-        return refuse(f, f->at, "an event of %u bytes, flags %#x", h.size, h.flags);
+        return refuse_file(f, f->at, "an event of %u bytes, flags %#x", h.size, h.flags);
     if (h.size > f->size - f->at && partial)
         return 0;
     if (h.size > f->size - f->at || fread(f->buffer, 1, h.size - sizeof(h), f->f) != h.size - sizeof(h))
-        return refuse(f, f->at, "cut off inside of an event of %u bytes", h.size);
+        return refuse_file(f, f->at, "cut off inside of an event of %u bytes", h.size);
     e->type = h.type;
     e->serial = h.serial;
     f->at += h.size;
-    return check(f, e, f->buffer, h.size - sizeof(h));
+    return check_event(f, e, f->buffer, h.size - sizeof(h));
 }

@@ -106,7 +106,7 @@ static void add_either(struct replay_run *r, const struct replay_event *e)
 }
 
 /* Unchanged bytes get the values written by the recorded program. */
-static void apply(struct replay_run *r, struct replay_either *x)
+static void apply_recorded(struct replay_run *r, struct replay_either *x)
 {
     struct replay_region *region = replay_region_find(r, x->region);
     uint8_t *here;
@@ -123,11 +123,11 @@ static void apply(struct replay_run *r, struct replay_either *x)
 void replay_host_apply(struct replay_run *r)
 {
     for (struct replay_either *x = r->either; x != NULL; x = x->next)
-        apply(r, x);
+        apply_recorded(r, x);
 }
 
 /* The recording's RESULT is authoritative for these bytes, so pending entries adopt them. */
-static void overrule(struct replay_run *r, const struct replay_event *e)
+static void overrule_event(struct replay_run *r, const struct replay_event *e)
 {
     struct replay_region *region = replay_region_find(r, e->host->region);
     uint64_t from = e->host->offset, to = from + e->data_size;
@@ -152,7 +152,7 @@ void replay_host_settle(struct replay_run *r, uint64_t serial, uint16_t call)
             pp = &x->next;
             continue;
         }
-        apply(r, x);
+        apply_recorded(r, x);
         if (region != NULL && vgp_range_ok(x->offset, x->size, region->memory.length)) {
             uint8_t *here = (uint8_t *)region->memory.va + x->offset;
 
@@ -177,7 +177,7 @@ void replay_host_event(struct replay_run *r, const struct replay_event *e, uint6
     case VGP_EVENT_HOST_RESULT:
         r->totals.host_results++;
         replay_compare_bytes(r, serial, call, "registered memory after it", e->data, at, e->data_size);
-        overrule(r, e);
+        overrule_event(r, e);
         break;
     case VGP_EVENT_HOST_WRITE:
         memcpy(at, e->data, e->data_size);

@@ -7,7 +7,7 @@
 #include "base/vgpu_cli.h"
 
 /* Returns the index of the first range that ends after the address. */
-static size_t after(const struct replay_ranges *r, uint64_t address)
+static size_t range_after(const struct replay_ranges *r, uint64_t address)
 {
     size_t low = 0, high = r->count;
 
@@ -31,7 +31,7 @@ static void take_out(struct replay_ranges *r, size_t i)
 /* Inserts a range and removes those that it overlaps: their addresses have been reused. */
 static void put_in(struct replay_ranges *r, struct replay_range x)
 {
-    size_t i = after(r, x.from);
+    size_t i = range_after(r, x.from);
 
     while (i < r->count && r->items[i].from < x.from + x.size)
         take_out(r, i);
@@ -54,7 +54,7 @@ void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t
     if (from == 0 || size == 0 || from + size < from || to + size < to)
         return;
     /* An alias of known memory (part of a reservation, for instance) changes nothing. */
-    i = after(&m->live, from);
+    i = range_after(&m->live, from);
     if (i < m->live.count && m->live.items[i].from <= from &&
         from + size <= m->live.items[i].from + m->live.items[i].size &&
         m->live.items[i].to + (from - m->live.items[i].from) == to)
@@ -67,7 +67,7 @@ void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t
 
 void replay_map_free(struct replay_map *m, uint64_t from)
 {
-    size_t i = after(&m->live, from);
+    size_t i = range_after(&m->live, from);
 
     if (i == m->live.count || m->live.items[i].from != from)
         return;
@@ -75,9 +75,9 @@ void replay_map_free(struct replay_map *m, uint64_t from)
     take_out(&m->live, i);
 }
 
-static bool find(const struct replay_ranges *r, uint64_t from, uint64_t *to)
+static bool find_range(const struct replay_ranges *r, uint64_t from, uint64_t *to)
 {
-    size_t i = after(r, from);
+    size_t i = range_after(r, from);
 
     if (i < r->count && from >= r->items[i].from) {
         *to = r->items[i].to + (from - r->items[i].from);
@@ -96,7 +96,7 @@ uint64_t replay_map_address(const struct replay_map *m, uint64_t from, bool *kno
     uint64_t to = from;
 
     /* Freed ranges are searched last: a use after free must fail in the replay too. */
-    *known = find(&m->live, from, &to) || find(&m->freed, from, &to);
+    *known = find_range(&m->live, from, &to) || find_range(&m->freed, from, &to);
     return to;
 }
 
@@ -112,7 +112,7 @@ uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t s
         uint64_t word, to;
 
         memcpy(&word, bytes + at, sizeof(word));
-        if (word < low || word > high || !find(&m->live, word, &to))
+        if (word < low || word > high || !find_range(&m->live, word, &to))
             continue;
         memcpy(bytes + at, &to, sizeof(to));
         count++;
@@ -122,7 +122,7 @@ uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t s
 
 /* ---- objects ---- */
 
-static size_t place(const struct replay_pairs *p, uint64_t from)
+static size_t pair_index(const struct replay_pairs *p, uint64_t from)
 {
     size_t i = (size_t)((from * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (p->room - 1);
 
@@ -141,13 +141,13 @@ void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to)
         bigger.items = vgpu_cli_alloc(bigger.room * sizeof(*bigger.items));
         for (size_t k = 0; k < p->room; k++) {
             if (p->items[k].from != 0)
-                bigger.items[place(&bigger, p->items[k].from)] = p->items[k];
+                bigger.items[pair_index(&bigger, p->items[k].from)] = p->items[k];
         }
         bigger.used = p->used;
         free(p->items);
         *p = bigger;
     }
-    i = place(p, from);
+    i = pair_index(p, from);
     p->used += p->items[i].from == 0;
     p->items[i] = (struct replay_pair){from, to};
 }
@@ -164,7 +164,7 @@ bool replay_pairs_find(const struct replay_pairs *p, uint64_t from, uint64_t *to
 
     if (from == 0 || p->room == 0)
         return false;
-    i = place(p, from);
+    i = pair_index(p, from);
     if (p->items[i].from != from)
         return false;
     *to = p->items[i].to;

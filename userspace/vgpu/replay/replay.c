@@ -12,7 +12,7 @@
 
 #define VGPU_CLI_DIFFERENT 1
 
-static void help(void)
+static void replay_help(void)
 {
     printf("usage: vgpu replay [OPTIONS] FILE\n"
            "\n"
@@ -70,7 +70,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static bool tolerance(struct replay_options *o, const char *text)
+static bool parse_tolerance(struct replay_options *o, const char *text)
 {
     char *end;
 
@@ -98,7 +98,7 @@ static int check_only(struct replay_run *r)
     return 0;
 }
 
-static int start(struct replay_run *r, const char *gpu, bool check)
+static int start_run(struct replay_run *r, const char *gpu, bool check)
 {
     struct vgpu_cli_backend backend = {0};
     int rc;
@@ -131,7 +131,7 @@ int vgpu_cli_replay(int argc, char **argv)
             gpu = optarg;
             break;
         case OPT_TOLERANCE:
-            if (!tolerance(&r->options, optarg)) {
+            if (!parse_tolerance(&r->options, optarg)) {
                 vgpu_cli_say("--tolerance: '%s' is not a number from 0 to 1, or such a number with "
                              ":double",
                              optarg);
@@ -166,7 +166,7 @@ int vgpu_cli_replay(int argc, char **argv)
             vgpu_cli_set_path(VGPU_PART_BACKEND, optarg);
             break;
         case OPT_HELP:
-            help();
+            replay_help();
             vgpu_cli_help_paths(options);
             return 0;
         }
@@ -181,7 +181,7 @@ int vgpu_cli_replay(int argc, char **argv)
     }
     if (json != NULL && (r->options.json = fdopen(vgpu_cli_create("--json", json), "w")) == NULL)
         vgpu_cli_die("--json %s: %s", json, strerror(errno));
-    rc = start(r, gpu, check);
+    rc = start_run(r, gpu, check);
     if (r->options.json != NULL && fclose(r->options.json) != 0)
         vgpu_cli_die("--json %s: %s", json, strerror(errno));
     vgpu_cli_cleanup();

@@ -49,7 +49,7 @@ void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const 
                 vgp_fields_of(call)->name, text);
 }
 
-static void varied(struct replay_run *r, uint16_t call, const char *field)
+static void note_varied(struct replay_run *r, uint16_t call, const char *field)
 {
     const char *name = vgp_fields_of(call)->name;
     struct replay_totals *t = &r->totals;
@@ -66,7 +66,7 @@ static void varied(struct replay_run *r, uint16_t call, const char *field)
 
 /* ---- bytes ---- */
 
-static bool near(const struct replay_options *o, const uint8_t *a, const uint8_t *b, uint64_t left)
+static bool nearly_equal(const struct replay_options *o, const uint8_t *a, const uint8_t *b, uint64_t left)
 {
     double x, y;
 
@@ -138,7 +138,8 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
         for (uint64_t i = at; i < stop; i += grain) {
             uint64_t n = stop - i < grain ? stop - i : grain;
 
-            if (memcmp(recorded + i, here + i, n) == 0 || near(&r->options, recorded + i, here + i, size - i))
+            if (memcmp(recorded + i, here + i, n) == 0 ||
+                nearly_equal(&r->options, recorded + i, here + i, size - i))
                 continue;
             if (bytes == 0)
                 first = i;
@@ -184,7 +185,7 @@ static bool compare_words(struct replay_run *r, const struct replay_event *e, co
             to = replay_map_address(&r->map, x, &known);
             equal = !known || to == y;
             if (!known && x != y)
-                varied(r, e->call->call, f->name);
+                note_varied(r, e->call->call, f->name);
         }
         if (!equal)
             replay_differs(r, e->serial, e->call->call, "%s: recorded %#llx, here %#llx", f->name,
@@ -218,11 +219,11 @@ static bool compare_field(struct replay_run *r, const struct replay_event *e, co
         learn_opaque(r, a, b, size_a);
     if (f->meaning == VGP_MEANS_VARIES || f->meaning == VGP_MEANS_OPAQUE) {
         if (size_a != size_b || memcmp(a, b, size_a) != 0)
-            varied(r, e->call->call, f->name);
+            note_varied(r, e->call->call, f->name);
         return true;
     }
     if (f->meaning == VGP_MEANS_OBJECTS && size_a != size_b) {
-        varied(r, e->call->call, f->name);
+        note_varied(r, e->call->call, f->name);
         size_a = size_b = size_a < size_b ? size_a : size_b;
     }
     if (size_a != size_b) {
@@ -254,8 +255,8 @@ static bool compare_field(struct replay_run *r, const struct replay_event *e, co
 
 /* Finds the bytes of a field in either part of the payload. The worker's reply is no more trusted
  * than the recording. */
-static bool locate(const struct vgp_field *f, const uint8_t *payload, uint64_t size, uint64_t *at,
-                   const uint8_t **bytes, uint64_t *n)
+static bool locate_field(const struct vgp_field *f, const uint8_t *payload, uint64_t size, uint64_t *at,
+                         const uint8_t **bytes, uint64_t *n)
 {
     uint32_t count;
 
@@ -328,7 +329,7 @@ static void learn_layout(struct replay_run *r, const struct replay_event *e, con
     if (e->call->call != VGP_vgpModuleGetFunction && e->call->call != VGP_vgpLibraryGetKernel)
         return;
     for (uint32_t i = 0; i < f->out_count; i++) {
-        if (!locate(&f->out[i], e->payload, e->reply->payload, &at, &bytes, &n))
+        if (!locate_field(&f->out[i], e->payload, e->reply->payload, &at, &bytes, &n))
             return;
         if (strcmp(f->out[i].name, "paramLayout") == 0)
             replay_layout_set(r, handle, (const void *)bytes, (uint32_t)(n / 4));
@@ -360,8 +361,8 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
             const uint8_t *a, *b;
             uint64_t n, m;
 
-            if (!locate(&f->out[i], e->payload, e->reply->payload, &at_a, &a, &n) ||
-                !locate(&f->out[i], payload, size, &at_b, &b, &m)) {
+            if (!locate_field(&f->out[i], e->payload, e->reply->payload, &at_a, &a, &n) ||
+                !locate_field(&f->out[i], payload, size, &at_b, &b, &m)) {
                 replay_differs(r, e->serial, e->call->call, "a reply of %u bytes, recorded were %u", size,
                                e->reply->payload);
                 break;

@@ -102,13 +102,13 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static int64_t deadline(const struct replay_run *r)
+static int64_t run_deadline(const struct replay_run *r)
 {
     return (int64_t)now_ns() + r->options.timeout_ms * 1000000;
 }
 
 /* Sleeps once, for a bounded time. False: the deadline has passed or the worker is gone. */
-static bool rest(struct replay_run *r, uint64_t seen, int64_t until)
+static bool rest_until(struct replay_run *r, uint64_t seen, int64_t until)
 {
     if (lnk_ring_notified(&r->ring)) {
         lnk_ring_drain(&r->ring);
@@ -125,7 +125,7 @@ static bool rest(struct replay_run *r, uint64_t seen, int64_t until)
 
 static bool wait_reply(struct replay_run *r, struct lnk_call *c)
 {
-    int64_t until = deadline(r);
+    int64_t until = run_deadline(r);
 
     for (int i = 0; i < 2000; i++) {
         if (lnk_ring_ready(c))
@@ -138,7 +138,7 @@ static bool wait_reply(struct replay_run *r, struct lnk_call *c)
 
         if (lnk_ring_ready(c))
             return true;
-        if (!rest(r, seen, until))
+        if (!rest_until(r, seen, until))
             return lnk_ring_ready(c);
     }
 }
@@ -146,7 +146,7 @@ static bool wait_reply(struct replay_run *r, struct lnk_call *c)
 /* ---- calls ---- */
 
 /* Prepares the local side of a call before it is sent. False: it cannot be sent. */
-static bool prepare(struct replay_run *r, const struct replay_event *e, uint8_t *args)
+static bool prepare_call(struct replay_run *r, const struct replay_event *e, uint8_t *args)
 {
     switch (e->record->call) {
     case VGP_vgpRegionRegister:
@@ -202,7 +202,7 @@ static void put_staging(struct replay_run *r, const struct replay_event *e)
 }
 
 /* Drops a reply that the recorded program never read. */
-static void forget(struct replay_run *r, struct replay_call *c)
+static void forget_call(struct replay_run *r, struct replay_call *c)
 {
     const void *payload;
     uint32_t size;
@@ -216,8 +216,8 @@ static void forget(struct replay_run *r, struct replay_call *c)
     c->used = false;
 }
 
-static CUresult send(struct replay_run *r, struct lnk_call *c, const struct vgp_record *record,
-                     const uint8_t *args)
+static CUresult send_call(struct replay_run *r, struct lnk_call *c, const struct vgp_record *record,
+                          const uint8_t *args)
 {
     uint32_t size = record->size - (uint32_t)sizeof(*record);
     CUresult res = lnk_ring_begin(&r->ring, c, record->call, size,
@@ -248,14 +248,14 @@ static void move_first(struct replay_run *r, const struct vgp_record *record)
          !vgp_makes(record->call, VGP_H_LIBRARY)))
         return;
     r->options.move = 0;
-    if (send(r, &c, &own, (uint8_t *)args) != CUDA_SUCCESS)
+    if (send_call(r, &c, &own, (uint8_t *)args) != CUDA_SUCCESS)
         return;
     if (!wait_reply(r, &c) || lnk_ring_collect(&c, &payload, &size) != CUDA_SUCCESS)
         vgpu_cli_say("--move: the GPU does not give that much memory: nothing is moved");
     lnk_ring_end(&c);
 }
 
-static bool skip(struct replay_run *r, const struct replay_event *e, const char *why)
+static bool skip_event(struct replay_run *r, const struct replay_event *e, const char *why)
 {
     r->totals.skipped++;
     fprintf(r->options.out, "not replayed: call %llu %s: %s\n", (unsigned long long)e->serial,
@@ -271,22 +271,22 @@ static bool on_call(struct replay_run *r, const struct replay_event *e)
 
     if (e->record->reply_slot != VGP_NO_REPLY) {
         c = &r->open[e->record->reply_slot];
-        forget(r, c);
+        forget_call(r, c);
         memset(c->fixed, 0, sizeof(c->fixed));
         memcpy(c->fixed, e->args, e->args_size < sizeof(c->fixed) ? e->args_size : sizeof(c->fixed));
     }
     memcpy(args, e->args, e->args_size);
-    if (!prepare(r, e, args))
-        return skip(r, e, "what it needs could not be made here");
+    if (!prepare_call(r, e, args))
+        return skip_event(r, e, "what it needs could not be made here");
     if (e->record->call != VGP_vgpRegionRegister && !replay_patch(r, e->record->call, args))
-        return skip(r, e, "what it takes was given out by another process");
+        return skip_event(r, e, "what it takes was given out by another process");
     if (e->data_size != 0)
         put_staging(r, e);
     move_first(r, e->record);
     r->totals.calls++;
     if (e->record->reply_slot == VGP_NO_REPLY)
         r->totals.silent++;
-    if (send(r, &c->call, e->record, args) != CUDA_SUCCESS)
+    if (send_call(r, &c->call, e->record, args) != CUDA_SUCCESS)
         return false;
     c->serial = e->serial;
     c->used = e->record->reply_slot != VGP_NO_REPLY;
@@ -309,7 +309,7 @@ static CUresult ask_again(struct replay_run *r, const struct replay_event *e, CU
 {
     static uint64_t args[VGP_RECORD_MAX / 8];
     struct replay_call *c = &r->open[e->call->reply_slot];
-    int64_t until = deadline(r);
+    int64_t until = run_deadline(r);
 
     memcpy(args, c->fixed, sizeof(c->fixed));
     replay_patch(r, e->call->call, (uint8_t *)args);
@@ -321,7 +321,7 @@ static CUresult ask_again(struct replay_run *r, const struct replay_event *e, CU
         sched_yield();
         if (until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
             replay_host_apply(r);
-        res = send(r, &again, e->call, (uint8_t *)args);
+        res = send_call(r, &again, e->call, (uint8_t *)args);
         if (res == CUDA_SUCCESS && wait_reply(r, &again))
             res = lnk_ring_collect(&again, &payload, &size);
         lnk_ring_end(&again);
@@ -403,7 +403,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
 {
     bool released = e->notify->type == VGP_NOTIFY_RELEASED;
     struct replay_host_run *run;
-    int64_t until = deadline(r);
+    int64_t until = run_deadline(r);
     uint32_t words[3] = {0};
 
     if (e->notify->type == VGP_NOTIFY_PRINT)
@@ -415,7 +415,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
     while ((run = find_asked(r, e->notify->cookie, released)) == NULL) {
         uint64_t seen = lnk_ring_announce_sleep(&r->ring);
 
-        if (!rest(r, seen, until) && find_asked(r, e->notify->cookie, released) == NULL) {
+        if (!rest_until(r, seen, until) && find_asked(r, e->notify->cookie, released) == NULL) {
             replay_differs(r, 0, released ? VGP_vgpUserObjectDrop : VGP_vgpLaunchHostFunc,
                            "the worker never asked for host function %llu",
                            (unsigned long long)e->notify->cookie);
@@ -443,7 +443,7 @@ static void on_done(struct replay_run *r, const struct vgp_event_done *done)
 }
 
 /* Processes all events once; `check`: only validates the file. */
-static int walk(struct replay_run *r, bool check)
+static int walk_events(struct replay_run *r, bool check)
 {
     uint64_t serial = 1;
     uint16_t call = VGP_vgpHello;
@@ -501,7 +501,7 @@ int replay_run(struct replay_run *r)
 {
     const char *why = NULL;
 
-    if (walk(r, true) < 0)
+    if (walk_events(r, true) < 0)
         return -1;
     if (!replay_file_rewind(&r->file)) {
         vgpu_cli_say("%s: cannot be read twice", r->file.path);
@@ -524,10 +524,10 @@ int replay_run(struct replay_run *r)
                      r->ring.slot_count);
         return -1;
     }
-    if (walk(r, false) < 0)
+    if (walk_events(r, false) < 0)
         return -1;
     for (unsigned i = 0; i < REPLAY_SLOTS; i++)
-        forget(r, &r->open[i]);
+        forget_call(r, &r->open[i]);
     if (lnk_ring_notified(&r->ring))
         lnk_ring_drain(&r->ring);
     replay_print(r);

@@ -19,7 +19,7 @@
 #define WHERE_MAX 23
 #define PROCESS_MAX 15
 
-static const char *percent(char *text, size_t room, int value)
+static const char *percent_text(char *text, size_t room, int value)
 {
     if (value < 0)
         return "N/A";
@@ -27,7 +27,7 @@ static const char *percent(char *text, size_t room, int value)
     return text;
 }
 
-static const char *cap(char *text, size_t room, unsigned long long value)
+static const char *cap_text(char *text, size_t room, unsigned long long value)
 {
     if (!value)
         return "-";
@@ -36,7 +36,7 @@ static const char *cap(char *text, size_t room, unsigned long long value)
 }
 
 /* "64MiB / 4096MiB" */
-static const char *memory(char *text, size_t room, const struct smi_backend *b)
+static const char *memory_text(char *text, size_t room, const struct smi_backend *b)
 {
     unsigned long long sum = smi_status_used(b), total = smi_status_memory(b);
 
@@ -48,7 +48,7 @@ static const char *memory(char *text, size_t room, const struct smi_backend *b)
 }
 
 /* Returns the end of a text that is too long, which identifies a path better than its beginning. */
-static const char *tail(char *out, size_t width, const char *text)
+static const char *text_tail(char *out, size_t width, const char *text)
 {
     size_t n = strlen(text);
 
@@ -62,7 +62,7 @@ static const char *tail(char *out, size_t width, const char *text)
 }
 
 /* Formats a count in at most eight characters: "99999999", then "100M". */
-static const char *count(char *text, size_t room, unsigned long long n)
+static const char *count_text(char *text, size_t room, unsigned long long n)
 {
     if (n < 100000000)
         snprintf(text, room, "%llu", n);
@@ -76,11 +76,11 @@ static void print_backend(const struct smi_backend *b)
     char where[WHERE_MAX + 1], mem[48], util[16], limit[24], clients[48];
 
     /* For a machine without a name, its socket is shown. */
-    tail(where, WHERE_MAX, b->named ? b->name : b->where);
+    text_tail(where, WHERE_MAX, b->named ? b->name : b->where);
     snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
-    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", where, b->pid, percent(util, sizeof(util), b->percent),
-           memory(mem, sizeof(mem), b), clients, smi_status_limit(b, "weight"),
-           cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
+    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", where, b->pid,
+           percent_text(util, sizeof(util), b->percent), memory_text(mem, sizeof(mem), b), clients,
+           smi_status_limit(b, "weight"), cap_text(limit, sizeof(limit), smi_status_limit(b, "cap")));
 }
 
 static void print_mute(const struct smi_mute *m)
@@ -89,7 +89,8 @@ static void print_mute(const struct smi_mute *m)
 
     if (m->pid)
         snprintf(pid, sizeof(pid), "%ld", m->pid);
-    printf("| %-23s %7s %-44s |\n%s\n", tail(where, WHERE_MAX, smi_mute_name(m)), pid, "no answer", RULE);
+    printf("| %-23s %7s %-44s |\n%s\n", text_tail(where, WHERE_MAX, smi_mute_name(m)), pid, "no answer",
+           RULE);
 }
 
 static void print_client(const struct smi_client *c)
@@ -100,9 +101,10 @@ static void print_client(const struct smi_client *c)
              c->use.cpu_ms / 1000, c->use.cpu_ms % 1000 / 100);
     if (c->paced)
         snprintf(weight, sizeof(weight), "%u", c->weight);
-    printf("|  %-15s %7u %7ld %4s %7lluMiB %8s %8s %4s %4s |\n", tail(name, PROCESS_MAX, c->name), c->guest,
-           c->worker, percent(util, sizeof(util), c->percent), c->memory >> 20,
-           count(calls, sizeof(calls), c->use.calls), seconds, weight, cap(limit, sizeof(limit), c->cap));
+    printf("|  %-15s %7u %7ld %4s %7lluMiB %8s %8s %4s %4s |\n", text_tail(name, PROCESS_MAX, c->name),
+           c->guest, c->worker, percent_text(util, sizeof(util), c->percent), c->memory >> 20,
+           count_text(calls, sizeof(calls), c->use.calls), seconds, weight,
+           cap_text(limit, sizeof(limit), c->cap));
 }
 
 static void print_table(const struct smi_status *s)
@@ -178,8 +180,8 @@ static void print_everything(const struct smi_status *s)
         printf("    %-36s: %s\n", "Name", b->name);
         printf("    %-36s: %s\n", "Socket", b->where);
         printf("    %-36s: %s\n", "Device", *b->device ? b->device : "N/A");
-        printf("    %-36s: %s\n", "Memory", memory(text, sizeof(text), b));
-        printf("    %-36s: %s\n", "Utilization", percent(text, sizeof(text), b->percent));
+        printf("    %-36s: %s\n", "Memory", memory_text(text, sizeof(text), b));
+        printf("    %-36s: %s\n", "Utilization", percent_text(text, sizeof(text), b->percent));
         printf("    %-36s: %llu MiB\n", "Pinned guest memory", b->pin_used >> 20);
         printf("    %-36s: %llu MiB\n", "Images on their way", b->blob_used >> 20);
         printf("    %-36s: %s\n", "Shares", b->paced ? "enforced" : "not enforced");
@@ -197,10 +199,10 @@ static void print_everything(const struct smi_status *s)
             printf("            %-28s: %u\n", "Guest process", c->guest);
             printf("            %-28s: %s\n", "Name", c->name);
             printf("            %-28s: %llu MiB\n", "Memory", c->memory >> 20);
-            printf("            %-28s: %s\n", "Utilization", percent(text, sizeof(text), c->percent));
+            printf("            %-28s: %s\n", "Utilization", percent_text(text, sizeof(text), c->percent));
             if (c->paced)
                 printf("            %-28s: %u, cap %s\n", "Weight", c->weight,
-                       cap(text, sizeof(text), c->cap));
+                       cap_text(text, sizeof(text), c->cap));
             print_use(12, &c->use);
         }
     }
@@ -283,7 +285,7 @@ static void wait_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-static void print(const struct smi_status *s, enum smi_host_form form)
+static void print_status(const struct smi_status *s, enum smi_host_form form)
 {
     if (form == SMI_HOST_JSON) {
         print_json(s);
@@ -310,7 +312,7 @@ int smi_host(enum smi_host_form form, long loop_ms)
         wait_ms(SAMPLE_MS);
     for (;;) {
         smi_status_read(&now, &before);
-        print(&now, form);
+        print_status(&now, form);
         fflush(stdout);
         smi_status_free(&before);
         before = now;

@@ -17,15 +17,15 @@ static void *nvml;
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 typedef nvmlReturn_t (*nvml_fn)();
 
-static nvmlReturn_t nothing()
+static nvmlReturn_t function_missing()
 {
     return NVML_ERROR_FUNCTION_NOT_FOUND;
 }
 
-static nvml_fn fn(const char *name)
+static nvml_fn nvml_function(const char *name)
 {
     void *sym = dlsym(nvml, name);
-    nvml_fn f = nothing;
+    nvml_fn f = function_missing;
 
     if (sym)
         memcpy(&f, &sym, sizeof(f));
@@ -43,7 +43,7 @@ int smi_open(void)
         vgpu_cli_say("smi: %s", dlerror());
         return 12;
     }
-    r = fn("nvmlInit_v2")();
+    r = nvml_function("nvmlInit_v2")();
     if (r != NVML_SUCCESS) {
         vgpu_cli_say("smi has failed because it could not communicate with the driver (NVML error "
                      "%d); `vgpu doctor` says why",
@@ -79,7 +79,7 @@ static void take_number(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which,
 {
     unsigned value = 0;
 
-    if (fn(name)(d, &value) == NVML_SUCCESS)
+    if (nvml_function(name)(d, &value) == NVML_SUCCESS)
         put(g, which, "%u", value);
 }
 
@@ -88,7 +88,7 @@ static void take_kind(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which, c
 {
     unsigned value = 0;
 
-    if (fn(name)(d, kind, &value) == NVML_SUCCESS)
+    if (nvml_function(name)(d, kind, &value) == NVML_SUCCESS)
         put(g, which, "%u", value);
 }
 
@@ -96,7 +96,7 @@ static void take_text(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which, c
 {
     char text[96];
 
-    if (fn(name)(d, text, (unsigned)sizeof(text)) == NVML_SUCCESS)
+    if (nvml_function(name)(d, text, (unsigned)sizeof(text)) == NVML_SUCCESS)
         put(g, which, "%s", text);
 }
 
@@ -104,7 +104,7 @@ static void take_watts(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which, 
 {
     unsigned mw = 0;
 
-    if (fn(name)(d, &mw) == NVML_SUCCESS)
+    if (nvml_function(name)(d, &mw) == NVML_SUCCESS)
         put(g, which, "%u.%02u", mw / 1000, mw % 1000 / 10);
 }
 
@@ -113,7 +113,7 @@ static void take_state(struct smi_gpu *g, nvmlDevice_t d, enum smi_value which, 
 {
     unsigned value = 0;
 
-    if (fn(name)(d, &value) == NVML_SUCCESS)
+    if (nvml_function(name)(d, &value) == NVML_SUCCESS)
         put(g, which, "%s", value ? on : off);
 }
 
@@ -122,7 +122,7 @@ static void take_pair(struct smi_gpu *g, nvmlDevice_t d, enum smi_value first, e
 {
     unsigned a = 0, b = 0;
 
-    if (fn(name)(d, &a, &b) == NVML_SUCCESS) {
+    if (nvml_function(name)(d, &a, &b) == NVML_SUCCESS) {
         put(g, first, "%s", a ? "Enabled" : "Disabled");
         put(g, second, "%s", b ? "Enabled" : "Disabled");
     }
@@ -132,7 +132,7 @@ static void take_memory(struct smi_gpu *g, nvmlDevice_t d)
 {
     nvmlMemory_v2_t m = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u)};
 
-    if (fn("nvmlDeviceGetMemoryInfo_v2")(d, &m) != NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetMemoryInfo_v2")(d, &m) != NVML_SUCCESS)
         return;
     put(g, SMI_MEMORY_TOTAL, "%llu", m.total >> 20);
     put(g, SMI_MEMORY_RESERVED, "%llu", m.reserved >> 20);
@@ -145,14 +145,15 @@ static void take_processes(struct smi_gpu *g, nvmlDevice_t d)
     nvmlProcessInfo_v2_t list[64];
     unsigned n = 64;
 
-    if (fn("nvmlDeviceGetComputeRunningProcesses_v3")(d, &n, list) != NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetComputeRunningProcesses_v3")(d, &n, list) != NVML_SUCCESS)
         return;
     for (unsigned i = 0; i < n && i < 64; i++) {
         struct smi_process *p = &g->processes[g->nprocesses++];
 
         p->pid = list[i].pid;
         p->memory_mib = list[i].used + 1 == 0 ? -1 : (long)(list[i].used >> 20);
-        if (fn("nvmlSystemGetProcessName")(p->pid, p->name, (unsigned)sizeof(p->name)) != NVML_SUCCESS)
+        if (nvml_function("nvmlSystemGetProcessName")(p->pid, p->name, (unsigned)sizeof(p->name)) !=
+            NVML_SUCCESS)
             strcpy(p->name, "?");
         make_harmless(p->name);
     }
@@ -175,7 +176,7 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
     take_text(g, d, SMI_UUID, "nvmlDeviceGetUUID");
     take_text(g, d, SMI_SERIAL, "nvmlDeviceGetSerial");
     take_text(g, d, SMI_VBIOS, "nvmlDeviceGetVbiosVersion");
-    if (fn("nvmlDeviceGetPciInfo_v3")(d, &pci) == NVML_SUCCESS) {
+    if (nvml_function("nvmlDeviceGetPciInfo_v3")(d, &pci) == NVML_SUCCESS) {
         put(g, SMI_BUS_ID, "%s", pci.bus_id);
         put(g, SMI_PCI_DOMAIN, "0x%04X", pci.domain);
         put(g, SMI_PCI_BUS, "0x%02X", pci.bus);
@@ -185,10 +186,10 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
         if (pci.subsystem)
             put(g, SMI_PCI_SUB_ID, "0x%08X", pci.subsystem);
     }
-    if (fn("nvmlDeviceGetPerformanceState")(d, &value) == NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetPerformanceState")(d, &value) == NVML_SUCCESS)
         put(g, SMI_PSTATE, "P%u", value);
     take_memory(g, d);
-    if (fn("nvmlDeviceGetUtilizationRates")(d, &u) == NVML_SUCCESS) {
+    if (nvml_function("nvmlDeviceGetUtilizationRates")(d, &u) == NVML_SUCCESS) {
         put(g, SMI_UTIL_GPU, "%u", u.gpu);
         put(g, SMI_UTIL_MEMORY, "%u", u.memory);
     }
@@ -198,7 +199,7 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
     take_watts(g, d, SMI_POWER_LIMIT, "nvmlDeviceGetPowerManagementLimit");
     take_watts(g, d, SMI_POWER_ENFORCED, "nvmlDeviceGetEnforcedPowerLimit");
     take_watts(g, d, SMI_POWER_DEFAULT, "nvmlDeviceGetPowerManagementDefaultLimit");
-    if (fn("nvmlDeviceGetPowerManagementLimitConstraints")(d, &low, &high) == NVML_SUCCESS) {
+    if (nvml_function("nvmlDeviceGetPowerManagementLimitConstraints")(d, &low, &high) == NVML_SUCCESS) {
         put(g, SMI_POWER_MIN, "%u.%02u", low / 1000, low % 1000 / 10);
         put(g, SMI_POWER_MAX, "%u.%02u", high / 1000, high % 1000 / 10);
     }
@@ -209,7 +210,7 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
     take_kind(g, d, SMI_MAX_GR, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_GRAPHICS);
     take_kind(g, d, SMI_MAX_SM, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_SM);
     take_kind(g, d, SMI_MAX_MEM, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_MEM);
-    if (fn("nvmlDeviceGetComputeMode")(d, &value) == NVML_SUCCESS && value < 4)
+    if (nvml_function("nvmlDeviceGetComputeMode")(d, &value) == NVML_SUCCESS && value < 4)
         put(g, SMI_COMPUTE_MODE, "%s", modes[value]);
     take_state(g, d, SMI_PERSISTENCE, "nvmlDeviceGetPersistenceMode", "Disabled", "Enabled");
     take_pair(g, d, SMI_MIG, SMI_MIG_PENDING, "nvmlDeviceGetMigMode");
@@ -218,9 +219,9 @@ static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
     take_number(g, d, SMI_PCIE_GEN_MAX, "nvmlDeviceGetMaxPcieLinkGeneration");
     take_number(g, d, SMI_PCIE_WIDTH, "nvmlDeviceGetCurrPcieLinkWidth");
     take_number(g, d, SMI_PCIE_WIDTH_MAX, "nvmlDeviceGetMaxPcieLinkWidth");
-    if (fn("nvmlDeviceGetCudaComputeCapability")(d, &major, &minor) == NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetCudaComputeCapability")(d, &major, &minor) == NVML_SUCCESS)
         put(g, SMI_CC, "%d.%d", major, minor);
-    if (fn("nvmlDeviceGetCurrentClocksEventReasons")(d, &reasons) == NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetCurrentClocksEventReasons")(d, &reasons) == NVML_SUCCESS)
         put(g, SMI_CLOCK_REASONS, "0x%016llX", reasons);
     take_state(g, d, SMI_DISPLAY_ACTIVE, "nvmlDeviceGetDisplayActive", "Disabled", "Enabled");
     take_state(g, d, SMI_DISPLAY_MODE, "nvmlDeviceGetDisplayMode", "Disabled", "Enabled");
@@ -245,9 +246,10 @@ static bool is_listed(const char *list, unsigned index, nvmlDevice_t d)
     bool found = false;
 
     for (char *word = strtok_r(text, ", ", &save); word && !found; word = strtok_r(NULL, ", ", &save))
-        found = (strspn(word, "0123456789") == strlen(word) && (unsigned)atoi(word) == index) ||
-                (fn("nvmlDeviceGetHandleByUUID")(word, &wanted) == NVML_SUCCESS && wanted == d) ||
-                (fn("nvmlDeviceGetHandleByPciBusId_v2")(word, &wanted) == NVML_SUCCESS && wanted == d);
+        found =
+            (strspn(word, "0123456789") == strlen(word) && (unsigned)atoi(word) == index) ||
+            (nvml_function("nvmlDeviceGetHandleByUUID")(word, &wanted) == NVML_SUCCESS && wanted == d) ||
+            (nvml_function("nvmlDeviceGetHandleByPciBusId_v2")(word, &wanted) == NVML_SUCCESS && wanted == d);
     free(text);
     return found;
 }
@@ -258,12 +260,12 @@ int smi_gather(struct smi *s, const char *only)
 
     memset(s, 0, sizeof(*s));
     take_time(s);
-    fn("nvmlSystemGetDriverVersion")(s->driver, (unsigned)sizeof(s->driver));
-    fn("nvmlSystemGetNVMLVersion")(s->nvml, (unsigned)sizeof(s->nvml));
-    fn("nvmlSystemGetCudaDriverVersion_v2")(&s->cuda);
+    nvml_function("nvmlSystemGetDriverVersion")(s->driver, (unsigned)sizeof(s->driver));
+    nvml_function("nvmlSystemGetNVMLVersion")(s->nvml, (unsigned)sizeof(s->nvml));
+    nvml_function("nvmlSystemGetCudaDriverVersion_v2")(&s->cuda);
     make_harmless(s->driver);
     make_harmless(s->nvml);
-    if (fn("nvmlDeviceGetCount_v2")(&n) != NVML_SUCCESS)
+    if (nvml_function("nvmlDeviceGetCount_v2")(&n) != NVML_SUCCESS)
         return 255;
     s->gpus = vgpu_cli_alloc((n + 1) * sizeof(*s->gpus)); /* zeroed */
     s->count = n;
@@ -271,7 +273,7 @@ int smi_gather(struct smi *s, const char *only)
         struct smi_gpu *g = &s->gpus[kept];
         nvmlDevice_t d;
 
-        if (fn("nvmlDeviceGetHandleByIndex_v2")(i, &d) != NVML_SUCCESS)
+        if (nvml_function("nvmlDeviceGetHandleByIndex_v2")(i, &d) != NVML_SUCCESS)
             return 255;
         if (only && !is_listed(only, i, d))
             continue;
@@ -294,5 +296,5 @@ void smi_free(struct smi *s)
 
 void smi_close(void)
 {
-    fn("nvmlShutdown")();
+    nvml_function("nvmlShutdown")();
 }

@@ -164,7 +164,7 @@ void smi_query_help(bool apps)
                list[i].unit ? " [" : "", list[i].unit ? list[i].unit : "", list[i].unit ? "]" : "");
 }
 
-static const struct field *find(const char *name, bool apps)
+static const struct field *find_field(const char *name, bool apps)
 {
     size_t n;
     const struct field *list = table_of(apps, &n);
@@ -248,7 +248,7 @@ int smi_query(const struct smi *s, const char *fields, const char *format, bool 
         return VGPU_CLI_USAGE;
     }
     for (char *word = strtok_r(text, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
-        const struct field *f = find(word, apps);
+        const struct field *f = find_field(word, apps);
 
         if (!f || n == QUERY_MAX) {
             vgpu_cli_say("Field \"%s\" is not a valid field to query; see `vgpu smi --help-query-%s`", word,

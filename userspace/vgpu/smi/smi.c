@@ -15,7 +15,7 @@
 #include "smi/smi.h"
 #include "base/vgpu_cli.h"
 
-static void help(void)
+static void smi_help(void)
 {
     printf(
         "usage: vgpu smi [OPTIONS]\n"
@@ -117,7 +117,7 @@ struct choice {
 };
 
 /* Shows the values once. Returns an exit status. */
-static int show(const struct choice *o, bool first)
+static int show_devices(const struct choice *o, bool first)
 {
     struct smi s;
     int r = smi_gather(&s, o->only);
@@ -143,7 +143,7 @@ static int show(const struct choice *o, bool first)
  * Parses a period and returns it in ms, at most a day; unit: 1000 for seconds, 1 for milliseconds;
  * -1: not a number above 0.
  */
-static long period(const char *text, long unit)
+static long parse_period(const char *text, long unit)
 {
     char *end;
     long n = strtol(text, &end, 10);
@@ -174,7 +174,7 @@ static int take_option(struct choice *o, int option)
         return 0;
     case 'l':
     case OPT_MS:
-        o->loop_ms = period(optarg, option == 'l' ? 1000 : 1);
+        o->loop_ms = parse_period(optarg, option == 'l' ? 1000 : 1);
         if (o->loop_ms > 0)
             return 0;
         vgpu_cli_wrong("'%s' is not a time above 0, up to a day", optarg);
@@ -204,7 +204,7 @@ static int take_option(struct choice *o, int option)
         o->gpu = optarg;
         return 0;
     default:
-        help();
+        smi_help();
         return 1;
     }
 }
@@ -251,12 +251,12 @@ int vgpu_cli_smi(int argc, char **argv)
     r = smi_open();
     if (r)
         return r;
-    r = show(&o, true);
+    r = show_devices(&o, true);
     while (!r && o.loop_ms && !ferror(stdout)) {
         struct timespec t = {o.loop_ms / 1000, o.loop_ms % 1000 * 1000000};
 
         nanosleep(&t, NULL);
-        r = show(&o, false);
+        r = show_devices(&o, false);
     }
     smi_close();
     return r;

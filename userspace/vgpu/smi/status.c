@@ -52,7 +52,7 @@ static long wait_ms(long end)
     return ms > WAIT_MS ? WAIT_MS : ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : ms;
 }
 
-static void refuse(struct smi_status *s, const char *name, const char *why)
+static void refuse_backend(struct smi_status *s, const char *name, const char *why)
 {
     char *text;
 
@@ -75,10 +75,10 @@ struct question {
 };
 
 /* Ends a query whose listener is rejected (`wrong`: the reason) or silent (NULL). */
-static void over(struct smi_status *s, struct question *q, const char *wrong)
+static void end_question(struct smi_status *s, struct question *q, const char *wrong)
 {
     if (wrong)
-        refuse(s, q->name, wrong);
+        refuse_backend(s, q->name, wrong);
     else
         s->silent++;
     vgpu_cli_close_foreign(&q->fd, q->fd >= 0);
@@ -96,14 +96,14 @@ static bool question_connect(struct smi_status *s, struct question *q)
     if (connect(q->fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n))) {
         if (errno == EAGAIN)
             return false;
-        over(s, q, NULL);
+        end_question(s, q, NULL);
         return true;
     }
     q->connected = true;
     if (!smi_peer_known(q->fd, &q->who) || (abstract && smi_peer_others(&q->who)))
-        over(s, q, NULL);
+        end_question(s, q, NULL);
     else if (!abstract && q->who.uid != q->owner && q->who.uid)
-        over(s, q, "its folder's user does not listen there");
+        end_question(s, q, "its folder's user does not listen there");
     return true;
 }
 
@@ -114,7 +114,7 @@ static bool question_begin(struct smi_status *s, struct question *q, const char 
 
     *q = (struct question){.fd = -1};
     if (*name == '/' && (wrong = smi_peer_file(name, &q->owner))) {
-        refuse(s, name, wrong);
+        refuse_backend(s, name, wrong);
         return false;
     }
     if (strlen(name) < sizeof(q->name) - 1) {
@@ -131,7 +131,7 @@ static bool question_end(struct smi_status *s, struct question *q, char *text, s
     ssize_t got = vgpu_cli_recv_foreign(q->fd, text, room - 1, MSG_DONTWAIT);
 
     if (got <= 0) {
-        over(s, q, NULL);
+        end_question(s, q, NULL);
         return false;
     }
     vgpu_cli_close_foreign(&q->fd, 1);
@@ -183,7 +183,7 @@ static const struct known of_vm[] = {
     {NULL, 0},
 };
 
-static void take(const char *words, const struct known *known, void *to)
+static void take_words(const char *words, const struct known *known, void *to)
 {
     unsigned long long value;
     char name[40];
@@ -235,10 +235,10 @@ static void take_line(struct smi_backend *b, const char *line)
         }
     } else if (sscanf(line, "use %ld%n", &worker, &n) == 1 && n) {
         if ((known = client_of(b, worker)))
-            take(line + n, of_use, &known->use);
+            take_words(line + n, of_use, &known->use);
     } else if (!strncmp(line, "vm ", 3)) {
-        take(line + 3, of_use, &b->use);
-        take(line + 3, of_vm, b);
+        take_words(line + 3, of_use, &b->use);
+        take_words(line + 3, of_vm, b);
     } else if (!strncmp(line, "device ", 7)) {
         snprintf(b->device, sizeof(b->device), "%s", line + 7);
     } else if (!strncmp(line, "name ", 5)) {
@@ -247,7 +247,7 @@ static void take_line(struct smi_backend *b, const char *line)
 }
 
 /* Parses a backend's text. False: not a backend's. */
-static bool parse(struct smi_backend *b, char *text)
+static bool parse_backend(struct smi_backend *b, char *text)
 {
     char *save = NULL;
 
@@ -265,7 +265,7 @@ static bool parse(struct smi_backend *b, char *text)
  * Processor time as a share of a single processor, percent, at most 100, as NVML reports it for the
  * software GPU.
  */
-static int percent(unsigned long long cpu_before, unsigned long long cpu, unsigned long long ms)
+static int processor_percent(unsigned long long cpu_before, unsigned long long cpu, unsigned long long ms)
 {
     unsigned long long n;
 
@@ -275,25 +275,25 @@ static int percent(unsigned long long cpu_before, unsigned long long cpu, unsign
     return n > 100 ? 100 : (int)n;
 }
 
-static void compare(struct smi_backend *b, const struct smi_status *before)
+static void compare_with(struct smi_backend *b, const struct smi_status *before)
 {
     for (size_t i = 0; before && i < before->count; i++) {
         const struct smi_backend *was = &before->backends[i];
 
         if (was->pid != b->pid || b->now_ms <= was->now_ms || !b->soft)
             continue;
-        b->percent = percent(was->use.cpu_ms, b->use.cpu_ms, b->now_ms - was->now_ms);
+        b->percent = processor_percent(was->use.cpu_ms, b->use.cpu_ms, b->now_ms - was->now_ms);
         for (size_t k = 0; k < b->nclients; k++) {
             const struct smi_client *c = client_of(was, b->clients[k].worker);
 
             if (c)
                 b->clients[k].percent =
-                    percent(c->use.cpu_ms, b->clients[k].use.cpu_ms, b->now_ms - was->now_ms);
+                    processor_percent(c->use.cpu_ms, b->clients[k].use.cpu_ms, b->now_ms - was->now_ms);
         }
     }
 }
 
-static bool has(const struct smi_status *s, long pid)
+static bool has_process(const struct smi_status *s, long pid)
 {
     for (size_t i = 0; i < s->count; i++) {
         if (s->backends[i].pid == pid)
@@ -303,21 +303,22 @@ static bool has(const struct smi_status *s, long pid)
 }
 
 /* Adds a backend unless it is listed already: a backend may be found by two sockets. */
-static void add(struct smi_status *s, const struct question *q, char *text, const struct smi_status *before)
+static void add_backend(struct smi_status *s, const struct question *q, char *text,
+                        const struct smi_status *before)
 {
     struct smi_backend b;
 
-    if (!parse(&b, text) || has(s, b.pid)) {
+    if (!parse_backend(&b, text) || has_process(s, b.pid)) {
         free(b.clients);
         return;
     }
     if (b.pid != (long)q->who.pid) {
-        refuse(s, q->name, "it gives another process's id");
+        refuse_backend(s, q->name, "it gives another process's id");
         free(b.clients);
         return;
     }
     smi_peer_name(q->name, &q->who, &b);
-    compare(&b, before);
+    compare_with(&b, before);
     s->backends = realloc(s->backends, (s->count + 1) * sizeof(b));
     if (!s->backends)
         vgpu_cli_die("out of memory");
@@ -445,7 +446,7 @@ static bool batch_step(struct smi_status *s, struct batch *b, long ms)
         return true;
     for (unsigned i = 0; i < b->n; i++) {
         if (p[i].fd >= 0 && p[i].revents && question_end(s, &b->list[i], b->text, TEXT_MAX))
-            add(s, &b->list[i], b->text, b->before);
+            add_backend(s, &b->list[i], b->text, b->before);
     }
     return true;
 }

@@ -7,7 +7,7 @@
 
 #include "trace/events.h"
 
-static void event(const struct vgpu_cli_event *e, double origin, bool first, FILE *f)
+static void chrome_event(const struct vgpu_cli_event *e, double origin, bool first, FILE *f)
 {
     double end = (e->time - origin) * 1e6;
 
@@ -42,7 +42,7 @@ bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, F
     for (size_t i = 0; i < events->count; i++) {
         if (!vgpu_cli_event_shown(&events->list[i], filter))
             continue;
-        event(&events->list[i], origin, first, f);
+        chrome_event(&events->list[i], origin, first, f);
         first = false;
     }
     fprintf(f, "\n]}\n");

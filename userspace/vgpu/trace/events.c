@@ -71,7 +71,7 @@ static char *take_text(const char *at)
     return NULL;
 }
 
-static bool parse(const char *line, struct vgpu_cli_event *e)
+static bool parse_event(const char *line, struct vgpu_cli_event *e)
 {
     char *type = strncmp(line, "{\"type\":", 8) == 0 ? take_text(line + 8) : NULL;
     const char *pid = value_of(line, "pid"), *tid = value_of(line, "tid");
@@ -113,7 +113,7 @@ static void take_line(struct vgpu_cli_events *events, char *line)
     struct vgpu_cli_event e;
 
     line[strcspn(line, "\n")] = '\0';
-    if (!*line || !parse(line, &e)) {
+    if (!*line || !parse_event(line, &e)) {
         events->odd++;
         return;
     }

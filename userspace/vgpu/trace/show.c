@@ -91,7 +91,7 @@ static bool put_names(const struct argument *a, long long value, FILE *out)
 }
 
 /* Writes text of the program for a terminal, such as its kernels' names. */
-static void put(const char *text, size_t n, FILE *out)
+static void put_text(const char *text, size_t n, FILE *out)
 {
     for (; n && *text; n--, text++)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
@@ -110,14 +110,14 @@ static void print_arguments(const struct vgpu_cli_event *e, FILE *out)
         long long value = a ? strtoll(equals + 1, &end, 0) : 0;
 
         if (a && end > equals + 1 && (*end == ' ' || !*end)) {
-            put(at, (size_t)(equals + 1 - at), out);
+            put_text(at, (size_t)(equals + 1 - at), out);
             if (!put_names(a, value, out))
-                put(equals + 1, (size_t)(end - equals - 1), out);
+                put_text(equals + 1, (size_t)(end - equals - 1), out);
             at = end;
         } else {
             size_t length = strcspn(at, " ");
 
-            put(at, length, out);
+            put_text(at, length, out);
             at += length;
         }
         while (*at == ' ')
@@ -125,14 +125,14 @@ static void print_arguments(const struct vgpu_cli_event *e, FILE *out)
     }
 }
 
-static bool begins(const char *text, const char *with)
+static bool text_begins(const char *text, const char *with)
 {
     return !strncmp(text, with, strlen(with));
 }
 
 static bool is_lookup(const char *call)
 {
-    return begins(call, "cuGetProcAddress") || begins(call, "cuGetExportTable") ||
+    return text_begins(call, "cuGetProcAddress") || text_begins(call, "cuGetExportTable") ||
            !strcmp(call, "validity check");
 }
 
@@ -162,15 +162,15 @@ static void show_one(const struct vgpu_cli_event *e, FILE *out)
 {
     fprintf(out, "vgpu[%d.%d] ", e->pid, e->tid);
     if (e->type == VGPU_EVENT_CALL) {
-        put(e->call, SIZE_MAX, out);
+        put_text(e->call, SIZE_MAX, out);
         fputc('(', out);
         print_arguments(e, out);
         fprintf(out, ") = %s %.3f us\n", e->result, e->us);
     } else {
         fputs(e->type == VGPU_EVENT_WHY ? "why " : "", out);
-        put(e->call, SIZE_MAX, out);
+        put_text(e->call, SIZE_MAX, out);
         fputs(e->type == VGPU_EVENT_REFUSAL ? ": not supported: " : ": ", out);
-        put(e->text, SIZE_MAX, out);
+        put_text(e->text, SIZE_MAX, out);
         fputc('\n', out);
     }
 }

@@ -24,7 +24,7 @@
 
 extern char **environ;
 
-static void help(void)
+static void trace_help(void)
 {
     printf(
         "usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]\n"
@@ -199,7 +199,7 @@ static char *folder_of(const char *path)
 }
 
 /* True if the recording exists and covers the whole program. */
-static bool recorded(const char *path)
+static bool recording_is_whole(const char *path)
 {
     struct vgp_event e;
     struct vgp_event_end end;
@@ -228,8 +228,8 @@ static bool recorded(const char *path)
 }
 
 /* Shows the calls while the program runs. Returns its wait status. */
-static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_events *events,
-                  struct vgpu_cli_show *show, FILE *out)
+static int follow_program(pid_t pid, int signals, const char *path, struct vgpu_cli_events *events,
+                          struct vgpu_cli_show *show, FILE *out)
 {
     FILE *f = vgpu_cli_events_open(path);
     bool ended;
@@ -252,7 +252,7 @@ static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_even
     return status;
 }
 
-static int run(const struct choice *o, char **program)
+static int run_program(const struct choice *o, char **program)
 {
     const char *temp = vgpu_cli_temp_dir();
     char *events_path = vgpu_cli_format("%s/trace.json", temp);
@@ -297,9 +297,9 @@ static int run(const struct choice *o, char **program)
     if (quiet || o->totals)
         status = vgpu_cli_wait(pid, signals);
     else
-        status = follow(pid, signals, events_path, &events, &show, out);
+        status = follow_program(pid, signals, events_path, &events, &show, out);
     /* A failed program may not have recorded anything: its own status says more. */
-    if (record_path && !recorded(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    if (record_path && !recording_is_whole(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         vgpu_cli_cleanup();
         exit(VGPU_CLI_FAILED);
     }
@@ -361,7 +361,7 @@ int vgpu_cli_trace(int argc, char **argv)
             o.gpu = optarg;
             break;
         case OPT_HELP:
-            help();
+            trace_help();
             return 0;
         }
     }
@@ -369,5 +369,5 @@ int vgpu_cli_trace(int argc, char **argv)
         vgpu_cli_wrong("--limit says how large a recording may become: with --record FILE");
     if (optind == argc)
         vgpu_cli_wrong("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
-    return run(&o, argv + optind);
+    return run_program(&o, argv + optind);
 }

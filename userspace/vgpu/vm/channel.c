@@ -78,7 +78,7 @@ static void make_terminal_raw(void)
     terminal_is_raw = tcsetattr(0, TCSANOW, &raw) == 0;
 }
 
-static void queue(struct out *o, const void *data, size_t size)
+static void queue_bytes(struct out *o, const void *data, size_t size)
 {
     if (o->off == o->len)
         o->off = o->len = 0;
@@ -96,9 +96,9 @@ static void queue_frame(struct out *o, uint32_t type, const void *data, size_t s
 {
     struct vgpu_cli_frame f = {.length = (uint32_t)size, .type = type};
 
-    queue(o, &f, sizeof(f));
+    queue_bytes(o, &f, sizeof(f));
     if (size)
-        queue(o, data, size);
+        queue_bytes(o, data, size);
 }
 
 static void flush_out(struct out *o, int fd)
@@ -133,12 +133,12 @@ static void queue_request(struct relay *r)
         run.rows = ws.ws_row;
         run.columns = ws.ws_col;
     }
-    queue(&body, &run, sizeof(run));
-    queue(&body, driver, strlen(driver) + 1);
-    queue(&body, vm->cwd, strlen(vm->cwd) + 1);
+    queue_bytes(&body, &run, sizeof(run));
+    queue_bytes(&body, driver, strlen(driver) + 1);
+    queue_bytes(&body, vm->cwd, strlen(vm->cwd) + 1);
     for (int l = 0; l < 3; l++) {
         for (size_t i = 0; i < lists[l]->count; i++)
-            queue(&body, lists[l]->items[i], strlen(lists[l]->items[i]) + 1);
+            queue_bytes(&body, lists[l]->items[i], strlen(lists[l]->items[i]) + 1);
     }
     if (body.len > VGPU_CHANNEL_FRAME_MAX)
         vgpu_cli_die("arguments and environment are too long for the guest");
@@ -231,13 +231,13 @@ static void write_fully(struct relay *r, const struct sink *s, const char *data,
 static struct relay relay;
 
 /* Prints vgpu's own messages: a guest that has filled standard error could block these as well. */
-static void words(const char *text, size_t size)
+static void print_words(const char *text, size_t size)
 {
     write_fully(&relay, &relay.sinks[2], text, size);
 }
 
 /* Returns the relay, initialised by the first call. */
-static struct relay *begin(struct vgpu_cli_vm *vm)
+static struct relay *get_relay(struct vgpu_cli_vm *vm)
 {
     if (relay.vm)
         return &relay;
@@ -245,7 +245,7 @@ static struct relay *begin(struct vgpu_cli_vm *vm)
     relay.end_ms = INT64_MAX;
     sink_open(&relay.sinks[1], 1);
     sink_open(&relay.sinks[2], 2);
-    vgpu_cli_print = words;
+    vgpu_cli_print = print_words;
     return &relay;
 }
 
@@ -256,7 +256,7 @@ enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, 
         uint32_t version;
     } hello;
     int64_t end = vgpu_cli_now_ms() + timeout_ms;
-    struct relay *r = begin(vm);
+    struct relay *r = get_relay(vm);
 
     for (;;) {
         struct pollfd fds[] = {{.fd = vm->channel, .events = POLLIN}, {.fd = vm->signals, .events = POLLIN}};
@@ -311,7 +311,7 @@ static void handle_frame(struct relay *r, const struct vgpu_cli_frame *f, const 
 }
 
 /* Receives the channel's pending data. False: the channel is closed. */
-static bool receive(struct relay *r)
+static bool receive_bytes(struct relay *r)
 {
     const size_t header = sizeof(struct vgpu_cli_frame);
     ssize_t n = recv(r->vm->channel, r->frame + r->have, sizeof(r->frame) - r->have, MSG_DONTWAIT);
@@ -417,7 +417,7 @@ static int timed_out(struct relay *r)
 
 int vgpu_cli_relay(struct vgpu_cli_vm *vm)
 {
-    struct relay *r = begin(vm);
+    struct relay *r = get_relay(vm);
 
     r->end_ms = vm->timeout_s ? vgpu_cli_now_ms() + vm->timeout_s * 1000 : INT64_MAX;
     r->input_open = may_read_input();
@@ -444,7 +444,7 @@ int vgpu_cli_relay(struct vgpu_cli_vm *vm)
             restore_terminal();
             return (int)r->end.value;
         }
-        if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !receive(r))
+        if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !receive_bytes(r))
             guest_died(vm);
         if (fds[2].revents)
             pass_input(r);

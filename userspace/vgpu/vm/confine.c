@@ -93,7 +93,7 @@ static int forbid_set_id(void)
 }
 
 /* Undoes the escapes of /proc/self/mountinfo: \\ and three octal digits. */
-static void unescape(char *path)
+static void unescape_path(char *path)
 {
     char *to = path;
 
@@ -141,7 +141,7 @@ static bool read_only_each(const char *at)
     while (ok && getline(&line, &room, f) > 0) {
         if (sscanf(line, "%*s %*s %*s %*s %4199s", path) != 1)
             continue;
-        unescape(path);
+        unescape_path(path);
         if (strncmp(path, at, n) || (path[n] && path[n] != '/'))
             continue;
         ok = !mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | mount_flags(path), NULL) ||

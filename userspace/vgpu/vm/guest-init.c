@@ -520,7 +520,7 @@ static void host_frame(struct program *p)
 }
 
 /* Relays until the program has ended and its output is passed on. Returns its wait status. */
-static int relay(struct program *p, int signals)
+static int relay_program(struct program *p, int signals)
 {
     bool ended = false;
     int status = 0;
@@ -593,7 +593,7 @@ int main(void)
     load_driver();
     guest_net(ROOT, run.flags & VGPU_RUN_NET, note);
     start_program(&p);
-    status = relay(&p, signals);
+    status = relay_program(&p, signals);
     if (WIFSIGNALED(status))
         finish(VGPU_EXIT_SIGNAL, (uint32_t)WTERMSIG(status));
     finish(VGPU_EXIT_STATUS, (uint32_t)WEXITSTATUS(status));

@@ -15,7 +15,7 @@
 
 #define CARD_WAIT_MS 5000
 
-static struct sockaddr address(const char *text)
+static struct sockaddr address_of(const char *text)
 {
     struct sockaddr_in in = {.sin_family = AF_INET};
     struct sockaddr out;
@@ -43,17 +43,17 @@ static bool set_up(int s)
 
     if (!wait_for(s, &ifr))
         return false;
-    ifr.ifr_addr = address("10.0.2.15");
+    ifr.ifr_addr = address_of("10.0.2.15");
     if (ioctl(s, SIOCSIFADDR, &ifr))
         return false;
-    ifr.ifr_netmask = address("255.255.255.0");
+    ifr.ifr_netmask = address_of("255.255.255.0");
     if (ioctl(s, SIOCSIFNETMASK, &ifr))
         return false;
     ifr.ifr_flags = IFF_UP | IFF_RUNNING;
     if (ioctl(s, SIOCSIFFLAGS, &ifr))
         return false;
-    route.rt_dst = route.rt_genmask = address("0.0.0.0");
-    route.rt_gateway = address("10.0.2.2");
+    route.rt_dst = route.rt_genmask = address_of("0.0.0.0");
+    route.rt_gateway = address_of("10.0.2.2");
     return ioctl(s, SIOCADDRT, &route) == 0;
 }
 

@@ -46,7 +46,7 @@ static void make_harmless(char *text)
     }
 }
 
-static void put(FILE *f, const char *text)
+static void put_text(FILE *f, const char *text)
 {
     char *copy = vgpu_cli_format("%s", text);
 
@@ -195,8 +195,8 @@ void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm)
         fprintf(f, "%s%s", i ? "," : "", vm->ports.items[i]);
     fputc('\n', f);
     for (size_t i = 0; i < vm->args.count; i++) {
-        put(f, i ? " " : "");
-        put(f, vm->args.items[i]);
+        put_text(f, i ? " " : "");
+        put_text(f, vm->args.items[i]);
     }
     fputc('\n', f);
     if (fflush(f) || rename(path, final))

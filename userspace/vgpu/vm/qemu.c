@@ -13,7 +13,7 @@
 #include "base/vgpu_cli.h"
 
 /* In QEMU's option syntax a comma in a value is written twice. */
-static char *escape(const char *text)
+static char *escape_option(const char *text)
 {
     char *out = vgpu_cli_alloc(2 * strlen(text) + 1), *p = out;
 
@@ -27,8 +27,8 @@ static char *escape(const char *text)
 
 static char *share_option(const char *tag, const char *path, bool readonly)
 {
-    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag, escape(path),
-                           readonly ? ",readonly=on" : "");
+    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag,
+                           escape_option(path), readonly ? ",readonly=on" : "");
 }
 
 /* security_model=none: files in shared folders belong to the user, as if written by a program on
@@ -79,7 +79,8 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
                  talkative ? "loglevel=7" : "quiet loglevel=4");
     /* Appended: with --verbose it is /dev/stderr, possibly a file with vgpu's own messages. */
     vgpu_cli_add(a, "-chardev");
-    vgpu_cli_add(a, "file,id=console,path=%s,append=%s", escape(vm->console), vm->qemu_log ? "off" : "on");
+    vgpu_cli_add(a, "file,id=console,path=%s,append=%s", escape_option(vm->console),
+                 vm->qemu_log ? "off" : "on");
     vgpu_cli_add(a, "-serial");
     vgpu_cli_add(a, "chardev:console");
 }
@@ -117,7 +118,7 @@ static void disk_option(struct vgpu_cli_list *a, size_t i, const char *file)
     bool qcow2 = length > 6 && strcmp(file + length - 6, ".qcow2") == 0;
 
     vgpu_cli_add(a, "-drive");
-    vgpu_cli_add(a, "if=none,id=disk%zu,file=%s,format=%s,readonly=%s", i, escape(file),
+    vgpu_cli_add(a, "if=none,id=disk%zu,file=%s,format=%s,readonly=%s", i, escape_option(file),
                  qcow2 ? "qcow2" : "raw", access(file, W_OK) == 0 ? "off" : "on");
     vgpu_cli_add(a, "-device");
     vgpu_cli_add(a, "virtio-blk-pci,drive=disk%zu", i);
@@ -163,7 +164,7 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
         net_options(&a, vm);
     for (long i = 0; strcmp(vm->gpu, "none") != 0 && i < vm->gpus; i++) {
         vgpu_cli_add(&a, "-chardev");
-        vgpu_cli_add(&a, "socket,id=vgpu%ld,path=%s", i, escape(vm->backends[i].socket));
+        vgpu_cli_add(&a, "socket,id=vgpu%ld,path=%s", i, escape_option(vm->backends[i].socket));
         vgpu_cli_add(&a, "-device");
         vgpu_cli_add(&a, "vgpu-cuda,chardev=vgpu%ld", i);
     }

@@ -43,7 +43,7 @@ boot_failed(struct vgpu_cli_vm *vm, enum vgpu_cli_hello how, const char *accel)
 }
 
 /* Boots once. A backend serves a single QEMU, so each attempt has its own. */
-static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel, int timeout_ms)
+static enum vgpu_cli_hello boot_vm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel, int timeout_ms)
 {
     enum vgpu_cli_hello how;
     int stop = 0;
@@ -68,7 +68,7 @@ void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm)
         unlink(vm->console);
 }
 
-static void unboot(struct vgpu_cli_vm *vm)
+static void end_boot(struct vgpu_cli_vm *vm)
 {
     vgpu_cli_stop(&vm->qemu, 200);
     for (long i = 0; i < vm->gpus; i++)
@@ -87,7 +87,7 @@ static bool boot_kvm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel known)
     enum vgpu_cli_accel accel = known == VGPU_ACCEL_KVM_NO_ARCH ? known : VGPU_ACCEL_KVM;
 
     for (; accel <= VGPU_ACCEL_KVM_NO_ARCH; accel++) {
-        enum vgpu_cli_hello how = boot(vm, accel, accel == known ? HELLO_KVM_MS : HELLO_KVM_PROBE_MS);
+        enum vgpu_cli_hello how = boot_vm(vm, accel, accel == known ? HELLO_KVM_MS : HELLO_KVM_PROBE_MS);
 
         if (how == VGPU_HELLO_OK) {
             if (accel == known)
@@ -101,7 +101,7 @@ static bool boot_kvm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel known)
                      how == VGPU_HELLO_TIMEOUT ? " within the time limit" : "",
                      accel == VGPU_ACCEL_KVM ? "KVM is tried again, with " NO_ARCH_CPU
                                              : "the guest's CPU is emulated, which is slower");
-        unboot(vm);
+        end_boot(vm);
     }
     return false;
 }
@@ -124,7 +124,7 @@ static void boot_auto(struct vgpu_cli_vm *vm)
     } else {
         tried = true;
     }
-    how = boot(vm, VGPU_ACCEL_TCG, HELLO_TCG_MS);
+    how = boot_vm(vm, VGPU_ACCEL_TCG, HELLO_TCG_MS);
     if (how != VGPU_HELLO_OK)
         boot_failed(vm, how, "emulated CPU");
     /* Only a successful boot without KVM proves that KVM was at fault. */
@@ -138,12 +138,12 @@ static void boot_given(struct vgpu_cli_vm *vm)
     bool kvm = vm->accel == VGPU_ACCEL_KVM;
     bool again = kvm && vgpu_cli_accel_known() == VGPU_ACCEL_KVM_NO_ARCH;
     enum vgpu_cli_hello how =
-        boot(vm, again ? VGPU_ACCEL_KVM_NO_ARCH : vm->accel, kvm ? HELLO_KVM_MS : HELLO_TCG_MS);
+        boot_vm(vm, again ? VGPU_ACCEL_KVM_NO_ARCH : vm->accel, kvm ? HELLO_KVM_MS : HELLO_TCG_MS);
 
     if (how == VGPU_HELLO_DEAD && kvm && !again) {
         vgpu_cli_say("a guest did not boot with KVM: KVM is tried again, with " NO_ARCH_CPU);
-        unboot(vm);
-        how = boot(vm, VGPU_ACCEL_KVM_NO_ARCH, HELLO_KVM_MS);
+        end_boot(vm);
+        how = boot_vm(vm, VGPU_ACCEL_KVM_NO_ARCH, HELLO_KVM_MS);
     }
     if (how != VGPU_HELLO_OK)
         boot_failed(vm, how, kvm ? "KVM" : "emulated CPU");
@@ -171,7 +171,7 @@ static void add_to_path(struct vgpu_cli_list *env)
     free(longer);
 }
 
-static void prepare(struct vgpu_cli_vm *vm, const char *trace)
+static void prepare_vm(struct vgpu_cli_vm *vm, const char *trace)
 {
     static const enum vgpu_cli_part needed[] = {VGPU_PART_QEMU, VGPU_PART_KERNEL, VGPU_PART_INITRD,
                                                 VGPU_PART_DRIVER};
@@ -235,7 +235,7 @@ static int vm_run(int argc, char **argv, bool shell)
     if (optind == argc)
         vgpu_cli_add(&vm.args, "/bin/bash");
     vm.tty = shell && isatty(0);
-    prepare(&vm, trace);
+    prepare_vm(&vm, trace);
     if (vm.accel == VGPU_ACCEL_AUTO)
         boot_auto(&vm);
     else

@@ -346,7 +346,7 @@ void brk_arbiter_busy(bool busy)
 
 /* Rows of brokers that have ended or are stopped do not hold others back; nor do rows from before a
  * reboot, whose clock is ahead. */
-static bool counts(const struct row *r, uint64_t now_ns)
+static bool row_is_live(const struct row *r, uint64_t now_ns)
 {
     uint64_t beat = r->beat_ns;
 
@@ -363,7 +363,7 @@ uint64_t brk_arbiter_slowest(uint64_t now_ns)
     for (unsigned i = 0; i < ROWS; i++) {
         const struct row *r = &others[i];
 
-        if (r->wants && r->vtime < slowest && r->vtime <= VTIME_MAX && counts(r, now_ns))
+        if (r->wants && r->vtime < slowest && r->vtime <= VTIME_MAX && row_is_live(r, now_ns))
             slowest = r->vtime;
     }
     return slowest;
@@ -377,7 +377,7 @@ unsigned brk_arbiter_others_busy(uint64_t now_ns)
         return 0;
     read_others();
     for (unsigned i = 0; i < ROWS; i++)
-        n += others[i].busy && counts(&others[i], now_ns);
+        n += others[i].busy && row_is_live(&others[i], now_ns);
     return n;
 }
 

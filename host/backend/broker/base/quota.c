@@ -4,7 +4,7 @@
 struct brk_quota_pool brk_vram, brk_pins, brk_blobs;
 
 /* Reports usage to the other VMs of the host. */
-static bool shared(const struct brk_quota_pool *q)
+static bool pool_is_reported(const struct brk_quota_pool *q)
 {
     return q == &brk_vram && brk_opt.memory == BRK_MEMORY_CEILING;
 }
@@ -18,10 +18,10 @@ bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
         return false;
     if (q->limit && to > from && !vgp_range_ok(others, to, q->limit))
         return false;
-    if (shared(q) && to > from && !brk_arbiter_commit(others + to, brk_opt.gpu_memory))
+    if (pool_is_reported(q) && to > from && !brk_arbiter_commit(others + to, brk_opt.gpu_memory))
         return false;
     q->used = others + to;
-    if (shared(q) && to <= from)
+    if (pool_is_reported(q) && to <= from)
         brk_arbiter_commit_force(q->used);
     return true;
 }
@@ -29,7 +29,7 @@ bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 void brk_quota_force(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 {
     q->used = q->used - from + to;
-    if (shared(q))
+    if (pool_is_reported(q))
         brk_arbiter_commit_force(q->used);
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static bool reachable(const struct brk_client *c)
+static bool client_is_reachable(const struct brk_client *c)
 {
     return c->proc && (c->state == BRK_C_STARTING || c->state == BRK_C_SERVING);
 }
@@ -84,7 +84,7 @@ static const char *adjust_clients(enum brk_limit_id id, uint64_t value)
     const char *wrong = NULL;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        const char *w = reachable(c) ? adjust_client(c, id, value) : NULL;
+        const char *w = client_is_reachable(c) ? adjust_client(c, id, value) : NULL;
 
         wrong = w ? w : wrong;
     }
@@ -98,7 +98,7 @@ static void change_vram(uint64_t value)
     brk_vram.limit = value;
     brk_vram.adjusted = true;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!reachable(c))
+        if (!client_is_reachable(c))
             continue;
         c->reports += is_new;
         send_limits(c);
@@ -159,7 +159,7 @@ const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
         brk_blobs.limit = value;
         for (struct brk_client *c = brk_client_first(); c; c = c->next) {
             c->limits.blobs = value;
-            if (reachable(c))
+            if (client_is_reachable(c))
                 send_limits(c);
         }
         return NULL;

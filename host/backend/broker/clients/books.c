@@ -11,7 +11,7 @@
 
 static char text[160];
 
-static const char *wrong(const char *what, uint64_t counted, uint64_t said)
+static const char *count_mismatch(const char *what, uint64_t counted, uint64_t said)
 {
     snprintf(text, sizeof(text), "%s: %llu are counted, %llu are held", what, (unsigned long long)said,
              (unsigned long long)counted);
@@ -29,11 +29,11 @@ static const char *check_regions(const struct brk_client *c)
         n++;
     }
     if (n != c->nregions)
-        return wrong("regions of a client", n, c->nregions);
+        return count_mismatch("regions of a client", n, c->nregions);
     if (calls != c->ncalls)
-        return wrong("calls of a client's mapper", calls, c->ncalls);
+        return count_mismatch("calls of a client's mapper", calls, c->ncalls);
     if (c->pinned != bytes)
-        return wrong("pinned bytes of a client", bytes, c->pinned);
+        return count_mismatch("pinned bytes of a client", bytes, c->pinned);
     return NULL;
 }
 
@@ -42,13 +42,13 @@ static const char *check_shares(const struct brk_client *c)
     const struct brk_share_tally *t = &c->tally;
 
     if (t->made != c->nshares)
-        return wrong("shared objects of a client", t->made, c->nshares);
+        return count_mismatch("shared objects of a client", t->made, c->nshares);
     if (t->fds != c->nshare_fds)
-        return wrong("shared descriptors of a client", t->fds, c->nshare_fds);
+        return count_mismatch("shared descriptors of a client", t->fds, c->nshare_fds);
     if (t->holds != c->nholds)
-        return wrong("opened objects of a client", t->holds, c->nholds);
+        return count_mismatch("opened objects of a client", t->holds, c->nholds);
     if (t->bytes != c->shared_bytes)
-        return wrong("shared bytes of a client", t->bytes, c->shared_bytes);
+        return count_mismatch("shared bytes of a client", t->bytes, c->shared_bytes);
     return NULL;
 }
 
@@ -61,7 +61,7 @@ static const char *check_client(const struct brk_client *c)
     if (!why && c->state == BRK_C_DEAD && !c->proc &&
         (c->vram || c->shared_over || c->pinned || c->blobs || c->wants || c->regions || c->nshares ||
          c->nholds))
-        why = wrong("bytes of a client whose worker is gone", 0, c->vram + c->pinned + c->blobs);
+        why = count_mismatch("bytes of a client whose worker is gone", 0, c->vram + c->pinned + c->blobs);
     return why;
 }
 
@@ -85,14 +85,14 @@ const char *brk_books_wrong(struct brk_books *b)
     if (why)
         return why;
     if (b->clients != brk_client_count())
-        return wrong("clients", b->clients, brk_client_count());
+        return count_mismatch("clients", b->clients, brk_client_count());
     if (!b->clients && b->shares)
-        return wrong("shared objects without clients", 0, b->shares);
+        return count_mismatch("shared objects without clients", 0, b->shares);
     if (vram + charged != brk_vram.used)
-        return wrong("bytes of device memory", vram + charged, brk_vram.used);
+        return count_mismatch("bytes of device memory", vram + charged, brk_vram.used);
     if (pinned != brk_pins.used)
-        return wrong("pinned bytes", pinned, brk_pins.used);
-    return blobs == brk_blobs.used ? NULL : wrong("bytes of images", blobs, brk_blobs.used);
+        return count_mismatch("pinned bytes", pinned, brk_pins.used);
+    return blobs == brk_blobs.used ? NULL : count_mismatch("bytes of images", blobs, brk_blobs.used);
 }
 
 void brk_books_log(void)

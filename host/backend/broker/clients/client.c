@@ -31,7 +31,7 @@ static void grant_waiting(void);
 static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least);
 
 /* Number of clients, except those whose killed worker is yet to be reaped. */
-static unsigned living(void)
+static unsigned living_clients(void)
 {
     unsigned n = 0;
 
@@ -71,7 +71,7 @@ static void close_foreign(int *fd)
 }
 
 /* Releases everything but the structure itself, which the transport may still read. */
-static void retire(struct brk_client *c)
+static void retire_client(struct brk_client *c)
 {
     for (struct brk_client **at = &clients; *at; at = &(*at)->next) {
         if (*at == c) {
@@ -136,10 +136,10 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
 {
     *status = VGPU_S_QUOTA;
     /* Ended clients are not counted, but are bounded too. */
-    if (living() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
+    if (living_clients() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
         brk_totals.clients_refused++;
         vgb_log_limited(brk_lines_of(&lines, -1), VGB_WARN,
-                        "a client is refused: %u are served, the limit is --max-clients", living());
+                        "a client is refused: %u are served, the limit is --max-clients", living_clients());
         return NULL;
     }
     *status = VGPU_S_NO_MEMORY;
@@ -186,7 +186,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
         client_wait(c);
     return c;
 fail:
-    retire(c);
+    retire_client(c);
     free(c);
     return NULL;
 }
@@ -199,7 +199,7 @@ void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p)
 
 static void client_end_now(struct brk_client *c)
 {
-    retire(c); /* first: answers sent by ops->ended() promise that this is done */
+    retire_client(c); /* first: answers sent by ops->ended() promise that this is done */
     c->ops->ended(c);
     free(c);
 }
@@ -221,7 +221,7 @@ static void client_cleared(struct brk_client *c, bool ok)
     } else if (ok) {
         client_wait(c);
     } else {
-        retire(c);
+        retire_client(c);
         c->ops->created(c, VGPU_S_NO_MEMORY);
         free(c);
     }
@@ -322,7 +322,7 @@ bool brk_client_expire(uint64_t now_ns)
         }
         vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN,
                         "client %u (%s): no worker was ready in time", c->slot, c->label);
-        retire(c);
+        retire_client(c);
         c->ops->created(c, VGPU_S_WORKER);
         free(c);
     }
@@ -352,7 +352,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     if (was == BRK_C_STARTING) {
-        retire(c);
+        retire_client(c);
         c->ops->created(c, VGPU_S_WORKER);
         free(c);
         return;
@@ -429,7 +429,7 @@ static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
     brk_proc_send(c->proc, &a, NULL, 0);
 }
 
-static void grant(struct brk_client *c, uint32_t status, uint32_t reason)
+static void grant_client(struct brk_client *c, uint32_t status, uint32_t reason)
 {
     struct vgb_msg a = {.type = VGB_M_GRANT, .status = status, .reason = reason, .value = c->vram};
 
@@ -453,7 +453,7 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
         brk_lines_of(&lines, c->lines), VGB_WARN,
         "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s", c->slot,
         c->label, (unsigned long long)share, (unsigned long long)brk_vram.used, why);
-    grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
+    grant_client(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
 }
 
 /* Moves the client's charge to that of a reservation of `to` bytes. False: refused. */
@@ -496,7 +496,7 @@ static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least)
         refuse_memory(c, least);
         return;
     }
-    grant(c, VGPU_S_OK, 0);
+    grant_client(c, VGPU_S_OK, 0);
 }
 
 /* Minimum of a RESERVE: all bytes if the worker names none, or more than it wants. */
@@ -531,7 +531,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
         c->vram = m->value > c->vram ? m->value : c->vram;
         brk_share_settle(c);
-        grant(c, VGPU_S_OK, 0);
+        grant_client(c, VGPU_S_OK, 0);
     } else if (m->type == VGB_M_WORK && brk_pace_message(c, m)) {
         return;
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {

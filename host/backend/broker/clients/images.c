@@ -144,7 +144,7 @@ static struct image **to_evict(void)
     return found;
 }
 
-static void evict(struct image **at)
+static void evict_image(struct image **at)
 {
     struct image *i = *at;
 
@@ -165,14 +165,14 @@ static bool make_room(uint64_t size)
         at = to_evict();
         if (!at)
             return false;
-        evict(at);
+        evict_image(at);
         brk_images.evicted++;
     }
     return true;
 }
 
 /* Takes the descriptor over. */
-static void keep(const struct name *name, int fd)
+static void keep_image(const struct name *name, int fd)
 {
     struct image *i = malloc(sizeof(*i));
 
@@ -428,7 +428,7 @@ static void end_copy(struct filling *f)
                         f->client ? f->client->label : "that has ended",
                         f->client ? ", nor are further ones of this client" : "");
     } else if (!fcntl(f->copy, F_ADD_SEALS, SEALS | F_SEAL_WRITE)) {
-        keep(&f->name, f->copy);
+        keep_image(&f->name, f->copy);
         f->copy = -1;
     }
     drop_filling(f);
@@ -528,5 +528,5 @@ void brk_images_stop(void)
     while (fillings)
         drop_filling(fillings);
     while (images)
-        evict(&images);
+        evict_image(&images);
 }

@@ -58,12 +58,12 @@ static struct {
     bool held_in_spare;  /* a client was held in this stretch */
 } pace = {.timer = {.fd = -1}, .slack_ns = BRK_FAIR_SLACK_NS};
 
-static bool contends(const struct brk_fair *f)
+static bool contends_for_device(const struct brk_fair *f)
 {
     return f->wants && !f->over;
 }
 
-static bool runs(const struct brk_client *c)
+static bool client_runs(const struct brk_client *c)
 {
     return c->proc && c->state == BRK_C_SERVING;
 }
@@ -167,7 +167,7 @@ static uint64_t idle_ticks(void)
 /* ---- the parts of a tick ---- */
 
 /* A client for which others are stopped is charged for all processors, used or not. */
-static uint64_t used(struct brk_client *c, uint64_t dt)
+static uint64_t charged_time(struct brk_client *c, uint64_t dt)
 {
     uint64_t cpu = brk_usage_cpu(c->proc), all = c->fair.used_ns + dt * pace.cpus;
 
@@ -177,14 +177,14 @@ static uint64_t used(struct brk_client *c, uint64_t dt)
 }
 
 /* Reads all meters; returns the total use of all clients. */
-static uint64_t charge(uint64_t dt)
+static uint64_t charge_all(uint64_t dt)
 {
     uint64_t sum = 0, cap;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!runs(c))
+        if (!client_runs(c))
             continue;
-        sum += brk_fair_charge(&c->fair, used(c, dt));
+        sum += brk_fair_charge(&c->fair, charged_time(c, dt));
         c->behind_ns += c->behind ? dt : 0;
         cap = c->fair.cap * pace.cpus;
         brk_fair_cap(&c->fair, dt * cap / 100, CAP_BURST_NS * cap / 100);
@@ -203,7 +203,7 @@ static void end_window(uint64_t window, uint64_t others)
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         uint64_t wait = 0;
 
-        if (!runs(c))
+        if (!client_runs(c))
             continue;
         /* A client with little use may have waited all the time; a client that used most of the
          * window wants more. */
@@ -236,7 +236,7 @@ static void end_window(uint64_t window, uint64_t others)
 }
 
 /* Time idle while a client was stopped helped no other client. */
-static bool spare(uint64_t now)
+static bool idle_time_spare(uint64_t now)
 {
     uint64_t passed = now - pace.spare_at_ns, idle;
     bool held = pace.held_in_spare;
@@ -266,7 +266,7 @@ static uint64_t slowest_client(void)
     uint64_t slowest = BRK_FAIR_NONE;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (runs(c) && contends(&c->fair) && c->fair.vtime < slowest)
+        if (client_runs(c) && contends_for_device(&c->fair) && c->fair.vtime < slowest)
             slowest = c->fair.vtime;
     }
     if (slowest != BRK_FAIR_NONE && slowest > pace.floor)
@@ -286,7 +286,7 @@ static uint32_t goes_first(const struct brk_client *c)
 }
 
 /* `prior`: it has a priority and no client has a higher one. */
-static enum brk_brake brake(const struct brk_client *c, bool prior, uint64_t now)
+static enum brk_brake brake_for(const struct brk_client *c, bool prior, uint64_t now)
 {
     bool held = c->fair.held && !prior;
 
@@ -297,7 +297,7 @@ static enum brk_brake brake(const struct brk_client *c, bool prior, uint64_t now
     return BRK_LAST;
 }
 
-static void decide(uint64_t now, uint64_t others, bool forgive)
+static void decide_brakes(uint64_t now, uint64_t others, bool forgive)
 {
     uint64_t slowest = slowest_client();
     uint32_t first = 0;
@@ -308,7 +308,7 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
     if (pace.vm.over)
         brk_fair_join(&pace.vm, others == BRK_FAIR_NONE ? 0 : others);
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!runs(c))
+        if (!client_runs(c))
             continue;
         if (forgive)
             brk_fair_forgive(&c->fair, slowest);
@@ -318,19 +318,19 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
         first = goes_first(c) > first ? goes_first(c) : first;
     }
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!runs(c))
+        if (!client_runs(c))
             continue;
         bool prior = first && goes_first(c) == first;
 
         /* `open`: other clients with demand are stopped for it. */
         c->turn.open = prior;
         c->behind = c->fair.wants && goes_first(c) < first;
-        set_brake(c, brake(c, prior, now), now);
+        set_brake(c, brake_for(c, prior, now), now);
         pace.held_in_spare |= c->brake == BRK_STOPPED && !c->fair.over && !pace.vm.over;
     }
 }
 
-static void arm(uint64_t ns)
+static void arm_pace_timer(uint64_t ns)
 {
     struct itimerspec t = {.it_interval.tv_nsec = (long)ns, .it_value.tv_nsec = (long)ns};
 
@@ -349,7 +349,7 @@ static void on_tick(struct brk_source *s, uint32_t events)
     (void)events;
     if (read(s->fd, &expired, sizeof(expired)) != sizeof(expired))
         return;
-    if (charge(now - pace.at_ns) > (now - pace.at_ns) / 100)
+    if (charge_all(now - pace.at_ns) > (now - pace.at_ns) / 100)
         pace.used_at_ns = now;
     pace.at_ns = now;
     others = brk_arbiter_slowest(now);
@@ -358,13 +358,13 @@ static void on_tick(struct brk_source *s, uint32_t events)
         end_window(now - pace.window_at_ns, others);
         pace.window_at_ns = now;
     }
-    decide(now, others, spare(now));
+    decide_brakes(now, others, idle_time_spare(now));
     brk_arbiter_publish(&pace.vm, now);
     for (struct brk_client *c = brk_client_first(); c; c = c->next)
-        busy |= runs(c) && (c->fair.cap || c->brake);
-    arm(busy                              ? TICK_NS * (uint64_t)(1 + n / 16)
-        : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS
-                                          : TICK_IDLE_NS);
+        busy |= client_runs(c) && (c->fair.cap || c->brake);
+    arm_pace_timer(busy                              ? TICK_NS * (uint64_t)(1 + n / 16)
+                   : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS
+                                                     : TICK_IDLE_NS);
 }
 
 /* ---- for others ---- */
@@ -442,10 +442,10 @@ static void pace_start(void)
     pace.lowers = may_lower();
     pace.at_ns = pace.window_at_ns = pace.spare_at_ns = vgb_now_ns();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (runs(c))
+        if (client_runs(c))
             brk_pace_client(c); /* earlier use is not charged */
     }
-    arm(TICK_REST_NS);
+    arm_pace_timer(TICK_REST_NS);
     vgb_log(
         VGB_INFO,
         "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%; who is ahead %s",
@@ -496,9 +496,9 @@ void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
 void brk_pace_priority(struct brk_client *c, uint32_t priority)
 {
     c->priority = priority;
-    if (works_by_time() && runs(c))
+    if (works_by_time() && client_runs(c))
         ask_for_work(c);
-    else if (brk_turns_work() && runs(c))
+    else if (brk_turns_work() && client_runs(c))
         brk_turns_client_set(c, c->fair.weight, c->fair.cap);
 }
 
@@ -511,11 +511,11 @@ bool brk_pace_message(struct brk_client *c, const struct vgb_msg *m)
     if (!works_by_time() || !c->turn.number || m->status > VGB_WORK_WAITS)
         return false;
     c->turn.work = m->status;
-    charge(now - pace.at_ns);
+    charge_all(now - pace.at_ns);
     pace.at_ns = pace.used_at_ns = now;
-    decide(now, brk_arbiter_slowest(now), false);
+    decide_brakes(now, brk_arbiter_slowest(now), false);
     if (c->turn.open)
-        arm(TICK_NS);
+        arm_pace_timer(TICK_NS);
     return true;
 }
 

@@ -14,13 +14,13 @@
 #define REGIONS_MAX 4096u /* regions of a client, as in the worker */
 static struct brk_lines lines;
 
-static void asked(struct brk_client *c)
+static void region_request_sent(struct brk_client *c)
 {
     if (!c->asked++)
         c->asked_ns = vgb_now_ns();
 }
 
-static void answered(struct brk_client *c)
+static void region_request_answered(struct brk_client *c)
 {
     if (c->asked)
         c->asked--;
@@ -191,7 +191,7 @@ static void send_runs(struct brk_client *c, const struct brk_client_region *r, c
 
 /* Status for a client that is not served. A killed worker that has not exited may still map the
  * memory, while WORKER and NO_CLIENT tell the guest that the memory is free. */
-static uint32_t refusal(const struct brk_client *c)
+static uint32_t region_refusal(const struct brk_client *c)
 {
     if (c->stuck)
         return VGPU_S_STUCK;
@@ -205,7 +205,7 @@ uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
     bool last = !(m->flags & VGB_MAP_MORE);
 
     if (c->state != BRK_C_SERVING)
-        return refusal(c);
+        return region_refusal(c);
     if (!m->nruns)
         return VGPU_S_INVALID;
     for (unsigned i = 0; i < m->nruns; i++) {
@@ -241,7 +241,7 @@ uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
     r->complete = last;
     if (last) {
         r->state = BRK_R_ASKED;
-        asked(c);
+        region_request_sent(c);
     }
     send_runs(c, r, m);
     return VGPU_S_OK;
@@ -259,11 +259,11 @@ uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
     struct brk_client_region *r = regions_find(c, region);
 
     if (c->state != BRK_C_SERVING)
-        return refusal(c);
+        return region_refusal(c);
     if (!r || r->unmapping)
         return VGPU_S_INVALID;
     r->unmapping = true;
-    asked(c);
+    region_request_sent(c);
     /* While the mapper is mapping it, the request to the worker is deferred. */
     if (!r->by_mapper || r->state == BRK_R_RUNS || r->state == BRK_R_MAPPED)
         send_about(c, VGB_M_UNMAP, region);
@@ -294,11 +294,11 @@ static void region_taken(struct brk_client *c, struct brk_client_region *r, bool
     send_about(c, VGB_M_TAKEN, id);
     drop_region(c, r);
     if (failed) {
-        answered(c);
+        region_request_answered(c);
         c->ops->mapped(c, id, VGPU_S_NO_MEMORY, 0);
     }
     if (unmapping) {
-        answered(c);
+        region_request_answered(c);
         c->ops->unmapped(c, id, VGPU_S_OK);
     }
 }
@@ -334,7 +334,7 @@ static bool region_mapped(struct brk_client *c, struct brk_client_region *r, con
     if (m->status)
         return region_take(c, r, m->value, true);
     r->state = BRK_R_MAPPED;
-    answered(c);
+    region_request_answered(c);
     if (r->unmapping) /* requested meanwhile */
         send_about(c, VGB_M_UNMAP, id);
     c->ops->mapped(c, id, VGPU_S_OK, m->va);
@@ -381,14 +381,14 @@ bool brk_region_message(struct brk_client *c, const struct vgb_msg *m)
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 
         r->state = BRK_R_MAPPED; /* otherwise the answer to UNMAP follows; sent once */
-        answered(c);
+        region_request_answered(c);
         if (status && !r->unmapping)
             drop_region(c, r);
         c->ops->mapped(c, m->region, status, status ? 0 : m->va);
         return true;
     }
     if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
-        answered(c);
+        region_request_answered(c);
         drop_region(c, r);
         c->ops->unmapped(c, m->region, VGPU_S_OK);
         return true;

@@ -51,7 +51,7 @@ void brk_status_provider(bool soft, const char *name)
 }
 
 /* Sanitizes a guest's text for a terminal of the host. */
-static const char *harmless(const char *label)
+static const char *harmless_label(const char *label)
 {
     static char out[VGPU_LABEL_LEN + 1];
     unsigned i;
@@ -111,7 +111,7 @@ static void describe_books(void)
                b.shares, wrong ? wrong : "even");
 }
 
-static void describe(void)
+static void describe_clients(void)
 {
     char whose[32];
     struct brk_use u;
@@ -134,7 +134,7 @@ static void describe(void)
         status_say("client %ld %u %llu %s\n", (long)c->proc->pid,
                    __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
                    (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED),
-                   harmless(c->label));
+                   harmless_label(c->label));
         if (brk_pace_works())
             status_say("share %ld %u %u %llu\n", (long)c->proc->pid, c->fair.weight, c->fair.cap,
                        (unsigned long long)c->fair.used_ns / 1000000);
@@ -166,7 +166,7 @@ static void on_status(struct brk_source *s, uint32_t events)
     if (fd < 0)
         return;
     if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && may_read(s, who.uid)) {
-        describe();
+        describe_clients();
         if (send(fd, text, used, MSG_NOSIGNAL) < 0)
             vgb_log(VGB_DEBUG, "the status was not sent");
     }

@@ -15,7 +15,7 @@
 
 struct brk_totals brk_totals;
 
-static uint64_t credible(struct brk_client *c, unsigned which, uint64_t now, uint64_t per_ms)
+static uint64_t credible_total(struct brk_client *c, unsigned which, uint64_t now, uint64_t per_ms)
 {
     uint64_t ms = (vgb_now_ns() - c->begun_ns) / 1000000u + 1, most;
 
@@ -35,10 +35,10 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
         u->throttled_ns = vgb_sum(u->throttled_ns, vgb_now_ns() - c->braked_ns);
     if (!c->shared)
         return;
-    u->calls = credible(c, 0, __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED), CALLS_PER_MS);
-    u->waits = credible(c, 1, __atomic_load_n(&c->shared->waits, __ATOMIC_RELAXED), CALLS_PER_MS);
-    u->errors = credible(c, 2, __atomic_load_n(&c->shared->errors, __ATOMIC_RELAXED), CALLS_PER_MS);
-    u->copied = credible(c, 3, __atomic_load_n(&c->shared->copied, __ATOMIC_RELAXED), BYTES_PER_MS);
+    u->calls = credible_total(c, 0, __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->waits = credible_total(c, 1, __atomic_load_n(&c->shared->waits, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->errors = credible_total(c, 2, __atomic_load_n(&c->shared->errors, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->copied = credible_total(c, 3, __atomic_load_n(&c->shared->copied, __ATOMIC_RELAXED), BYTES_PER_MS);
 }
 
 void brk_totals_add(struct brk_use *sum, const struct brk_use *u)

@@ -42,50 +42,51 @@ static struct {
     unsigned sharers; /* other VMs with work in flight */
 } turns = {.timer = {.fd = -1}};
 
-static bool serves(const struct brk_client *c)
+static bool client_serves(const struct brk_client *c)
 {
     return c->proc && c->state == BRK_C_SERVING;
 }
 
 /* True if it had work recently. */
-static bool wants(const struct brk_client *c, uint64_t now, uint64_t lately_ns)
+static bool client_wants_turn(const struct brk_client *c, uint64_t now, uint64_t lately_ns)
 {
     return c->turn.work != VGB_WORK_NONE || now - c->turn.since_ns < lately_ns;
 }
 
 /* Its lead over the slowest, in its own time. */
-static uint64_t lead(const struct brk_client *c)
+static uint64_t lead_of(const struct brk_client *c)
 {
     uint64_t l = c->fair.vtime > turns.floor ? c->fair.vtime - turns.floor : 0;
 
     return l > UINT64_MAX / BRK_WEIGHT_MAX ? l : l * c->fair.weight / BRK_WEIGHT_DEFAULT;
 }
 
-static uint32_t priority(const struct brk_client *c)
+static uint32_t priority_of(const struct brk_client *c)
 {
-    return lead(c) < BOOST_NS ? c->priority : 0;
+    return lead_of(c) < BOOST_NS ? c->priority : 0;
 }
 
-static bool eligible(const struct brk_client *c)
+static bool eligible_for_turn(const struct brk_client *c)
 {
-    return !c->fair.over && !turns.vm.held && (priority(c) || !c->fair.ahead);
+    return !c->fair.over && !turns.vm.held && (priority_of(c) || !c->fair.ahead);
 }
 
-static uint64_t bound(const struct brk_client *c)
+static uint64_t lead_bound(const struct brk_client *c)
 {
     unsigned others = 0;
     bool higher = false;
 
     for (struct brk_client *o = brk_client_first(); o; o = o->next) {
-        others += o != c && serves(o);
-        higher |= serves(o) && o->priority > c->priority;
+        others += o != c && client_serves(o);
+        higher |= client_serves(o) && o->priority > c->priority;
     }
     return higher ? BOUND_LOW_NS : others || turns.contended ? BOUND_NS : BOUND_ALONE_NS;
 }
 
 static void turns_tell(struct brk_client *c, bool open, uint64_t now)
 {
-    struct vgb_msg m = {.type = VGB_M_TURN, .status = open, .value = bound(c), .flags = ++c->turn.number};
+    struct vgb_msg m = {
+        .type = VGB_M_TURN, .status = open, .value = lead_bound(c), .flags = ++c->turn.number};
 
     c->turn.open = open;
     c->turn.closing = !open;
@@ -96,7 +97,7 @@ static void turns_tell(struct brk_client *c, bool open, uint64_t now)
 
 /* ---- the parts of a decision ---- */
 
-static void charge(uint64_t now)
+static void charge_turn(uint64_t now)
 {
     uint64_t passed = now - turns.at_ns, dt = passed, sum = 0;
 
@@ -104,7 +105,7 @@ static void charge(uint64_t now)
     /* Work in flight beside other VMs' work takes proportionally longer. */
     dt /= 1 + turns.sharers;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!serves(c))
+        if (!client_serves(c))
             continue;
         c->turn.used_ns += c->turn.work == VGB_WORK_BUSY ? dt : 0;
         sum += brk_fair_charge(&c->fair, c->turn.used_ns);
@@ -114,18 +115,18 @@ static void charge(uint64_t now)
     brk_fair_cap(&turns.vm, passed * turns.vm.cap / 100, CAP_BURST_NS * (uint64_t)turns.vm.cap / 100);
 }
 
-static void measure(uint64_t now)
+static void measure_clients(uint64_t now)
 {
     uint64_t slowest = BRK_FAIR_NONE, others = brk_arbiter_slowest(now);
 
     turns.contended = others != BRK_FAIR_NONE;
     turns.vm.wants = false;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!serves(c))
+        if (!client_serves(c))
             continue;
         uint64_t behind = LAG_NS * BRK_WEIGHT_DEFAULT / c->fair.weight;
 
-        c->fair.wants = wants(c, now, CALM_NS);
+        c->fair.wants = client_wants_turn(c, now, CALM_NS);
         turns.vm.wants |= c->fair.wants;
         brk_fair_join(&c->fair, turns.floor);
         if (c->fair.over && c->fair.vtime < turns.floor)
@@ -133,13 +134,13 @@ static void measure(uint64_t now)
         /* Bounds the share that an occasionally active client saves up. */
         if (turns.floor > behind && c->fair.vtime < turns.floor - behind)
             c->fair.vtime = turns.floor - behind;
-        if (wants(c, now, GRACE_NS) && !c->fair.over && c->fair.vtime < slowest)
+        if (client_wants_turn(c, now, GRACE_NS) && !c->fair.over && c->fair.vtime < slowest)
             slowest = c->fair.vtime;
     }
     if (slowest != BRK_FAIR_NONE && slowest > turns.floor)
         turns.floor = slowest;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (serves(c))
+        if (client_serves(c))
             brk_fair_hold(&c->fair, slowest, SLACK_NS);
     }
     brk_fair_join(&turns.vm, others == BRK_FAIR_NONE ? 0 : others);
@@ -152,10 +153,10 @@ static struct brk_client *next_one(void)
     struct brk_client *best = NULL;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!serves(c) || c->turn.open || c->turn.work != VGB_WORK_WAITS || !eligible(c))
+        if (!client_serves(c) || c->turn.open || c->turn.work != VGB_WORK_WAITS || !eligible_for_turn(c))
             continue;
-        if (!best || priority(c) > priority(best) ||
-            (priority(c) == priority(best) && c->fair.vtime < best->fair.vtime))
+        if (!best || priority_of(c) > priority_of(best) ||
+            (priority_of(c) == priority_of(best) && c->fair.vtime < best->fair.vtime))
             best = c;
     }
     return best;
@@ -167,30 +168,30 @@ static bool must_leave(const struct brk_client *c, const struct brk_client *next
         return true;
     if (!next)
         return false;
-    if (priority(next) > priority(c) || !eligible(c))
+    if (priority_of(next) > priority_of(c) || !eligible_for_turn(c))
         return true;
     return c->turn.work == VGB_WORK_NONE && now - c->turn.since_ns > GRACE_NS;
 }
 
-static void decide(uint64_t now)
+static void decide_turn(uint64_t now)
 {
     struct brk_client *next;
     bool taken = false, busy = false;
 
-    measure(now);
+    measure_clients(now);
     next = next_one();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!serves(c))
+        if (!client_serves(c))
             continue;
         busy |= c->turn.work == VGB_WORK_BUSY;
         if (c->turn.open && must_leave(c, next, now))
             turns_tell(c, false, now);
-        else if (c->turn.open && c->turn.bound_ns != bound(c))
+        else if (c->turn.open && c->turn.bound_ns != lead_bound(c))
             turns_tell(c, true, now);
         /* A client of higher priority does not wait for work in flight; no client waits
          * indefinitely. */
         taken |= c->turn.open || (c->turn.closing && now - c->turn.told_ns < OVERRUN_NS &&
-                                  !(next && priority(next) > priority(c)));
+                                  !(next && priority_of(next) > priority_of(c)));
     }
     if (next && !taken)
         turns_tell(next, true, now);
@@ -198,13 +199,13 @@ static void decide(uint64_t now)
     turns.sharers = brk_arbiter_others_busy(now);
 }
 
-static void arm(void)
+static void arm_turn_timer(void)
 {
     uint64_t ns = TICK_REST_NS * UINT64_C(5);
     struct itimerspec t = {0};
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-        if (!serves(c))
+        if (!client_serves(c))
             continue;
         if (c->turn.work == VGB_WORK_WAITS || (c->fair.cap && c->turn.work) || (turns.vm.cap && c->turn.work))
             ns = TICK_NS;
@@ -224,10 +225,10 @@ static void turns_look(void)
 {
     uint64_t now = vgb_now_ns();
 
-    charge(now);
-    decide(now);
+    charge_turn(now);
+    decide_turn(now);
     brk_arbiter_publish(&turns.vm, now);
-    arm();
+    arm_turn_timer();
 }
 
 static void on_tick(struct brk_source *s, uint32_t events)
@@ -262,14 +263,14 @@ bool brk_turns_message(struct brk_client *c, const struct vgb_msg *m)
 
     if (!brk_turns_work() || m->status > VGB_WORK_WAITS)
         return false;
-    charge(now);
+    charge_turn(now);
     if (m->flags == c->turn.number && m->status != VGB_WORK_BUSY)
         c->turn.closing = false;
     if (c->turn.work != m->status)
         c->turn.since_ns = now;
     c->turn.work = m->status;
-    decide(now);
-    arm();
+    decide_turn(now);
+    arm_turn_timer();
     return true;
 }
 
@@ -281,7 +282,7 @@ void brk_turns_changed(void)
             return;
         turns.at_ns = vgb_now_ns();
         for (struct brk_client *c = brk_client_first(); c; c = c->next) {
-            if (serves(c))
+            if (client_serves(c))
                 brk_turns_client(c);
         }
         vgb_log(
@@ -298,7 +299,7 @@ void brk_turns_changed(void)
 
 void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
 {
-    charge(vgb_now_ns());
+    charge_turn(vgb_now_ns());
     brk_fair_weight(&c->fair, weight, turns.floor);
     c->fair.cap = cap;
     turns_look();

@@ -17,7 +17,8 @@ struct brk_client *brk_client_waiting(void)
 
 /* An answer may be delayed by a provider call reported by the worker; the usual time begins when
  * the call has ended. The total is bounded by --long-call, whatever the worker reports. */
-static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t asked, uint64_t now)
+static bool request_unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t asked,
+                               uint64_t now)
 {
     uint64_t answer = VGB_MS_TO_NS(VGB_ANSWER_MS);
     uint64_t most = c->impatient ? 0 : VGB_MS_TO_NS(brk_opt.long_call_ms);
@@ -30,19 +31,19 @@ static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uin
     return !p->busy && now - since > answer;
 }
 
-static bool silent(const struct brk_client *c, const struct brk_proc *p, uint64_t now, bool *waits)
+static bool worker_is_silent(const struct brk_client *c, const struct brk_proc *p, uint64_t now, bool *waits)
 {
     *waits = true;
     if (c->state == BRK_C_STARTING)
         return now - p->since_ns > VGB_MS_TO_NS(VGB_CREATE_MS) || now > c->patience_ns;
     *waits = c->state == BRK_C_SERVING && (c->asked || brk_out_holds(p));
-    if (*waits && c->asked && unanswered(c, p, c->asked_ns, now))
+    if (*waits && c->asked && request_unanswered(c, p, c->asked_ns, now))
         return true;
     /* Unread descriptors in its socket are counted for all workers together (out.c). */
-    return *waits && brk_out_holds(p) && unanswered(c, p, p->unread_ns, now);
+    return *waits && brk_out_holds(p) && request_unanswered(c, p, p->unread_ns, now);
 }
 
-static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t now)
+static bool worker_unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t now)
 {
     uint64_t ms = c->state == BRK_C_ENDING ? VGB_REAP_MS : VGB_GRACE_MS;
     uint64_t since = c->state == BRK_C_ENDING ? c->ending_ns : p->since_ns;
@@ -59,7 +60,7 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     return true;
 }
 
-static const char *provider(bool soft, uint64_t memory, const char *name)
+static const char *set_provider(bool soft, uint64_t memory, const char *name)
 {
     brk_status_provider(soft, name);
     brk_opt.gpu_memory = memory;
@@ -69,7 +70,7 @@ static const char *provider(bool soft, uint64_t memory, const char *name)
     return brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(brk_opt.vram_quota) : NULL;
 }
 
-static unsigned slot(const struct brk_client *c)
+static unsigned slot_of(const struct brk_client *c)
 {
     return c->slot;
 }
@@ -80,7 +81,7 @@ static int lines_key(const struct brk_client *c)
 }
 
 const struct brk_pool_users brk_client_users = {
-    .slot = slot,
+    .slot = slot_of,
     .lines = lines_key,
     .waiting = brk_client_waiting,
     .expire = brk_client_expire,
@@ -88,7 +89,7 @@ const struct brk_pool_users brk_client_users = {
     .message = brk_client_message,
     .mapper_done = brk_region_mapper_done,
     .gone = brk_client_worker_gone,
-    .silent = silent,
-    .unreaped = unreaped,
-    .provider = provider,
+    .silent = worker_is_silent,
+    .unreaped = worker_unreaped,
+    .provider = set_provider,
 };

@@ -121,7 +121,7 @@ static bool take_client(char **word, unsigned *n, pid_t *pid)
     return true;
 }
 
-static void serve(struct answer *a, char *text)
+static void serve_request(struct answer *a, char *text)
 {
     char *word[WORDS_MAX + 1], *save = NULL;
     unsigned n = 0;
@@ -173,7 +173,7 @@ static void on_request(struct brk_source *s, uint32_t events)
         control_say(&a, "error: a request is at most %u characters of text", REQUEST_MAX);
     } else {
         text[n] = '\0';
-        serve(&a, text);
+        serve_request(&a, text);
     }
     if (send(s->fd, a.text, a.used, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         peer_close(p); /* the peer does not read its answers */

@@ -37,7 +37,7 @@ static bool find_soft(char *path, size_t size)
 }
 
 /* Runs `vgpu-worker --probe`; 0 = a device was found. `text` gets its output. */
-static int probe(const char *worker, const char *provider, char *text, size_t size)
+static int probe_provider(const char *worker, const char *provider, char *text, size_t size)
 {
     char *argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", (char *)"--provider",
                     (char *)(uintptr_t)provider, NULL};
@@ -95,7 +95,7 @@ int brk_choose_provider(struct brk_options *o)
     if (o->provider[0])
         return 0;
     if (o->gpu != BRK_GPU_SOFT) {
-        if (!probe(o->worker, nvidia, text, sizeof(text))) {
+        if (!probe_provider(o->worker, nvidia, text, sizeof(text))) {
             memcpy(o->provider, nvidia, sizeof(nvidia));
             return 0;
         }

@@ -98,7 +98,7 @@ static void sock_refuse(struct conn *k, uint32_t status, const char *text)
     vgb_send_fds(k->s.fd, &m, sizeof(m), NULL, 0, MSG_DONTWAIT);
 }
 
-static const char *why(uint32_t status)
+static const char *status_reason(uint32_t status)
 {
     switch (status) {
     case VGPU_S_QUOTA:
@@ -121,7 +121,7 @@ static void on_created(struct brk_client *c, uint32_t status)
     if (status) {
         k->client = NULL;
         if (!k->closing)
-            sock_refuse(k, status, why(status));
+            sock_refuse(k, status, status_reason(status));
         conn_free(k);
         return;
     }
@@ -170,7 +170,7 @@ static void on_stuck(struct brk_client *c)
     struct conn *k = c->transport;
 
     if (!k->closing && k->greeting)
-        sock_refuse(k, VGPU_S_STUCK, why(VGPU_S_WORKER));
+        sock_refuse(k, VGPU_S_STUCK, status_reason(VGPU_S_WORKER));
     conn_close(k);
 }
 
@@ -235,7 +235,7 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
     else
         k->client = brk_client_create(&s, &status);
     if (!k->client) {
-        sock_refuse(k, status, why(status));
+        sock_refuse(k, status, status_reason(status));
         conn_close(k);
     }
 }

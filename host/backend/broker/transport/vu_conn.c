@@ -34,7 +34,7 @@ static struct {
     uint64_t protocol_features;
 } conn = {.s = {.fd = -1}};
 
-static uint64_t features(void)
+static uint64_t offered_features(void)
 {
     return UINT64_C(1) << BRK_VU_F_VERSION_1 | UINT64_C(1) << BRK_VU_F_PROTOCOL_FEATURES |
            UINT64_C(1) << BRK_VU_F_INDIRECT_DESC | UINT64_C(1) << BRK_VU_F_EVENT_IDX |
@@ -81,7 +81,7 @@ static void device_reset(void)
     brk_vu_config_offer(&brk_vu_dev.config);
 }
 
-static void reply(const void *payload, uint32_t size)
+static void send_reply(const void *payload, uint32_t size)
 {
     uint8_t buf[HEADER_BYTES + sizeof(union brk_vu_payload)];
     struct brk_vu_header h = {
@@ -97,7 +97,7 @@ static void reply(const void *payload, uint32_t size)
 
 static void reply_u64(uint64_t v)
 {
-    reply(&v, sizeof(v));
+    send_reply(&v, sizeof(v));
 }
 
 static void on_idle(void);
@@ -135,7 +135,7 @@ static void on_idle(void)
 
         conn.waiting = false;
         brk_loop_change(&conn.s, EPOLLIN);
-        reply(&st, sizeof(st));
+        send_reply(&st, sizeof(st));
     }
 }
 
@@ -226,7 +226,7 @@ static bool set_mem_table(void)
     return true;
 }
 
-static bool negotiated(unsigned feature)
+static bool feature_negotiated(unsigned feature)
 {
     return conn.protocol_features >> feature & 1;
 }
@@ -234,16 +234,16 @@ static bool negotiated(unsigned feature)
 static bool get_shmem_config(void)
 {
     static struct brk_vu_payload_shmem c;
-    const char *wrong =
-        negotiated(BRK_VU_PF_SHMEM) && negotiated(BRK_VU_PF_BACKEND_REQ) && negotiated(BRK_VU_PF_REPLY_ACK)
-            ? brk_vu_shmem_config(&c)
-            : "the protocol features SHMEM, BACKEND_REQ and REPLY_ACK belong together";
+    const char *wrong = feature_negotiated(BRK_VU_PF_SHMEM) && feature_negotiated(BRK_VU_PF_BACKEND_REQ) &&
+                                feature_negotiated(BRK_VU_PF_REPLY_ACK)
+                            ? brk_vu_shmem_config(&c)
+                            : "the protocol features SHMEM, BACKEND_REQ and REPLY_ACK belong together";
 
     if (wrong) {
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: no windows for the front end to map: %s", wrong);
         return false;
     }
-    reply(&c, sizeof(c));
+    send_reply(&c, sizeof(c));
     return true;
 }
 
@@ -251,7 +251,7 @@ static bool set_backend_channel(void)
 {
     int fd = conn.fds[0];
 
-    if (!negotiated(BRK_VU_PF_BACKEND_REQ))
+    if (!feature_negotiated(BRK_VU_PF_BACKEND_REQ))
         return false;
     conn.nfds = 0;
     return brk_vu_shmem_channel(fd);
@@ -262,7 +262,7 @@ static void get_config(void)
     struct brk_vu_payload_config c = conn.p.config;
 
     memcpy(c.data, (const uint8_t *)&brk_vu_dev.config + c.offset, c.size);
-    reply(&c, 12 + c.size);
+    send_reply(&c, 12 + c.size);
 }
 
 static bool set_config(void)
@@ -302,7 +302,7 @@ static bool get_vring_base(unsigned i)
         queue_close(&q->kick.fd);
     q->kick.ready = NULL;
     if (i != VGPU_VQ_CONTROL) {
-        reply(&st, sizeof(st));
+        send_reply(&st, sizeof(st));
         return true;
     }
     /* Stopping the control queue is a reset: no worker may access guest memory after the answer. */
@@ -378,12 +378,12 @@ static bool queue_message(void)
 }
 
 /* Handles a complete message. False: refused. *replied: the handler sent its own answer. */
-static bool dispatch(bool *replied)
+static bool dispatch_message(bool *replied)
 {
     *replied = true;
     switch (conn.h.request) {
     case BRK_VU_GET_FEATURES:
-        reply_u64(features());
+        reply_u64(offered_features());
         return true;
     case BRK_VU_GET_PROTOCOL_FEATURES:
         reply_u64(protocol_features());
@@ -405,7 +405,7 @@ static bool dispatch(bool *replied)
     switch (conn.h.request) {
     case BRK_VU_SET_FEATURES:
         brk_vu_dev.features = conn.p.u64;
-        return !(conn.p.u64 & ~features());
+        return !(conn.p.u64 & ~offered_features());
     case BRK_VU_SET_PROTOCOL_FEATURES:
         conn.protocol_features = conn.p.u64;
         return !(conn.p.u64 & ~protocol_features());
@@ -436,8 +436,8 @@ static void on_complete(void)
     const char *wrong = brk_vu_header_check(&conn.h, conn.nfds);
 
     wrong = wrong ? wrong : brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
-    bool ok = !wrong && dispatch(&replied);
-    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && negotiated(BRK_VU_PF_REPLY_ACK) && !replied;
+    bool ok = !wrong && dispatch_message(&replied);
+    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && feature_negotiated(BRK_VU_PF_REPLY_ACK) && !replied;
 
     brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;

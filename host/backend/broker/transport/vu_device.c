@@ -109,7 +109,7 @@ void brk_vu_device_events(void)
 
 /* ---- answers ---- */
 
-static void respond(const struct brk_vu_chain *c, const void *resp, uint32_t size)
+static void respond_chain(const struct brk_vu_chain *c, const void *resp, uint32_t size)
 {
     struct brk_vu_queue *q = &brk_vu_dev.queue[VGPU_VQ_CONTROL];
     uint16_t old = q->used_idx;
@@ -123,19 +123,19 @@ static void respond_status(const struct brk_vu_chain *c, uint32_t status)
 {
     struct vgpu_resp_hdr r = {.status = status};
 
-    respond(c, &r, sizeof(r));
+    respond_chain(c, &r, sizeof(r));
 }
 
 static void respond_pin(const struct brk_vu_chain *c, uint32_t status, uint64_t va)
 {
     struct vgpu_resp_pin r = {.hdr = {.status = status}, .worker_va = va};
 
-    respond(c, &r, sizeof(r));
+    respond_chain(c, &r, sizeof(r));
 }
 
 /* Keeps the chain for a later answer; false: no memory, or the driver reuses descriptors before
  * their answer. */
-static bool keep(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t type, uint32_t region)
+static bool keep_chain(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t type, uint32_t region)
 {
     struct brk_vu_request_state *r = brk_vu_dev.npending < BRK_VU_PENDING_MAX ? malloc(sizeof(*r)) : NULL;
 
@@ -343,7 +343,7 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
         respond_status(c, VGPU_S_BUSY);
         return;
     }
-    if (!keep(s, c, VGPU_CMD_CLIENT_CREATE, 0)) {
+    if (!keep_chain(s, c, VGPU_CMD_CLIENT_CREATE, 0)) {
         respond_status(c, VGPU_S_NO_MEMORY);
         return;
     }
@@ -370,7 +370,7 @@ static void do_destroy(unsigned i, const struct brk_vu_chain *c)
         return;
     }
     s->destroying = true;
-    if (!keep(s, c, VGPU_CMD_CLIENT_DESTROY, 0))
+    if (!keep_chain(s, c, VGPU_CMD_CLIENT_DESTROY, 0))
         respond_status(c, VGPU_S_NO_MEMORY);
     brk_client_destroy(s->client);
 }
@@ -402,7 +402,7 @@ static void do_pin(const struct vgpu_cmd_pin *q, uint32_t size, const struct brk
         status = brk_client_map(s->client, &m);
         goto out;
     }
-    if (!keep(s, c, VGPU_CMD_PIN, q->region)) {
+    if (!keep_chain(s, c, VGPU_CMD_PIN, q->region)) {
         status = VGPU_S_NO_MEMORY;
         goto out;
     }
@@ -427,7 +427,7 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
         respond_status(c, s->client ? VGPU_S_STUCK : VGPU_S_NO_CLIENT);
         return;
     }
-    if (!keep(s, c, VGPU_CMD_UNPIN, q->region)) {
+    if (!keep_chain(s, c, VGPU_CMD_UNPIN, q->region)) {
         respond_status(c, VGPU_S_NO_MEMORY);
         return;
     }
@@ -437,7 +437,7 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
 }
 
 /* Handles a request. `buf` is a private copy. */
-static void handle(const uint8_t *buf, uint32_t size, const struct brk_vu_chain *c)
+static void handle_request(const uint8_t *buf, uint32_t size, const struct brk_vu_chain *c)
 {
     const struct vgpu_cmd_hdr *h = (const void *)buf;
 
@@ -489,7 +489,7 @@ void brk_vu_device_control(void)
             break;
         uint32_t n = brk_vu_chain_read(&brk_vu_dev.mem, &c, buf, sizeof(buf), &total);
 
-        handle(buf, n == total ? n : 0, &c);
+        handle_request(buf, n == total ? n : 0, &c);
     }
     if (r > 0 && q->kick.fd >= 0)
         brk_eventfd_signal(q->kick.fd);

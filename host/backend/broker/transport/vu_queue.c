@@ -95,7 +95,7 @@ static bool add_indirect(struct brk_vu_mem *m, struct brk_vu_chain *c, const str
     }
 }
 
-static bool walk(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_chain *c)
+static bool walk_chain(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_chain *c)
 {
     uint32_t i = c->head, steps = 0;
 
@@ -148,7 +148,7 @@ int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu
         }
         q->last_avail++;
         c->head = head;
-        if (walk(q, m, c))
+        if (walk_chain(q, m, c))
             return 1;
         brk_vu_queue_push(q, head, 0);
         brk_vu_queue_notify(q, (uint16_t)(q->used_idx - 1));

@@ -172,7 +172,7 @@ static bool wait_begin(uint32_t request)
     return true;
 }
 
-static void ask(uint32_t request)
+static void send_shmem_request(uint32_t request)
 {
     struct {
         struct brk_vu_header h;
@@ -196,7 +196,7 @@ static void ask(uint32_t request)
         fail_for_good("out of descriptors or memory");
 }
 
-static void mapped(void)
+static void shmem_mapped(void)
 {
     shm.was_mapped = true;
     brk_vu_device_windows(fcntl(shm.windows, F_DUPFD_CLOEXEC, 3));
@@ -219,12 +219,12 @@ static void on_answer(uint32_t request, bool done)
         if (brk_vu_device_started())
             brk_vu_shmem_start();
     } else if (request == BRK_VU_BACKEND_SHMEM_UNMAP) {
-        ask(BRK_VU_BACKEND_SHMEM_MAP);
+        send_shmem_request(BRK_VU_BACKEND_SHMEM_MAP);
     } else if (done) {
-        mapped();
+        shmem_mapped();
     } else if (shm.was_mapped && !shm.unmapped) {
         shm.unmapped = true;
-        ask(BRK_VU_BACKEND_SHMEM_UNMAP);
+        send_shmem_request(BRK_VU_BACKEND_SHMEM_UNMAP);
     } else {
         vu_shmem_fail("it refuses to");
     }
@@ -288,7 +288,7 @@ void brk_vu_shmem_start(void)
         return;
     shm.tried = true;
     shm.unmapped = false;
-    ask(BRK_VU_BACKEND_SHMEM_MAP);
+    send_shmem_request(BRK_VU_BACKEND_SHMEM_MAP);
 }
 
 void brk_vu_shmem_stop(void)

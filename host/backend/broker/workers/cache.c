@@ -35,7 +35,7 @@ static bool emptying;
 static struct vgb_ratelimit limit;
 
 /* The library itself roughly observes --jit-cache. */
-static struct brk_tree_limits limits(void)
+static struct brk_tree_limits tree_limits(void)
 {
     return (struct brk_tree_limits){
         .bytes = 2 * brk_opt.jit_cache, .entries = ENTRIES_MAX, .owner = geteuid()};
@@ -98,7 +98,7 @@ bool brk_cache_choose(struct brk_options *o)
 int brk_cache_start(void)
 {
     const char *off = getenv("CUDA_CACHE_DISABLE");
-    struct brk_tree_limits l = limits();
+    struct brk_tree_limits l = tree_limits();
     int r = 0, fd;
 
     brk_opt.cache_fd = -1;
@@ -153,7 +153,7 @@ bool brk_cache_tick(void)
 
 void brk_cache_stop(void)
 {
-    const struct brk_tree_limits l = limits();
+    const struct brk_tree_limits l = tree_limits();
 
     if (brk_opt.cache_fd >= 0 && kept_fd >= 0)
         brk_tree_copy(brk_opt.cache_fd, kept_fd, &l);

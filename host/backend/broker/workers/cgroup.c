@@ -102,7 +102,7 @@ static bool own_group(char *path, size_t size)
 }
 
 /* systemd marks groups delegated to a service; no other group of the host is changed unasked. */
-static bool delegated(const char *path)
+static bool cgroup_delegated(const char *path)
 {
     char v[2];
 
@@ -147,7 +147,7 @@ bool brk_cgroup_start(void)
         snprintf(parent, sizeof(parent), "%s", brk_opt.cgroup);
     else if (!own_group(parent, sizeof(parent)))
         why = "this host has no unified control groups";
-    else if (!delegated(parent))
+    else if (!cgroup_delegated(parent))
         why = "this process's group is not delegated to it";
     else
         why = step_aside(parent);

@@ -86,7 +86,7 @@ static struct brk_demand_bounds pool_bounds(const struct pool_counts *n, uint64_
     };
 }
 
-static bool wanted(uint64_t now_ns)
+static bool worker_is_wanted(uint64_t now_ns)
 {
     const struct pool_counts n = pool_count();
     const struct brk_demand_bounds b = pool_bounds(&n, now_ns);
@@ -121,7 +121,7 @@ static bool start_one(void)
 
 static void pool_fill(void)
 {
-    while (!broken && vgb_now_ns() >= retry_at && wanted(vgb_now_ns())) {
+    while (!broken && vgb_now_ns() >= retry_at && worker_is_wanted(vgb_now_ns())) {
         uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
 
         if (wait_ns) {
@@ -352,7 +352,7 @@ static struct brk_proc *longest_queue(void)
 }
 
 /* The worker would wait for a message that can never be sent. */
-static void sent(struct brk_proc *p, int error)
+static void check_sent(struct brk_proc *p, int error)
 {
     error = brk_out_sent(p, error);
     if (!error)
@@ -363,7 +363,7 @@ static void sent(struct brk_proc *p, int error)
 
 void brk_proc_flush(struct brk_proc *p)
 {
-    sent(p, brk_out_flush(p));
+    check_sent(p, brk_out_flush(p));
 }
 
 void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds)
@@ -377,7 +377,7 @@ void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, 
     if (!error)
         return;
     if (!brk_out_waits(error)) {
-        sent(p, error);
+        check_sent(p, error);
         return;
     }
     wrong = brk_out_push(p, m, fds, nfds);
@@ -391,7 +391,7 @@ void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, 
         return;
     }
     if (p->nout == 1)
-        sent(p, error);
+        check_sent(p, error);
 }
 
 void brk_proc_kill(struct brk_proc *p)
@@ -495,7 +495,7 @@ struct brk_proc *brk_pool_take(struct brk_client *c)
 }
 
 /* True if the worker is unresponsive. *waits: an answer is pending. */
-static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
+static bool worker_is_silent(const struct brk_proc *p, uint64_t now, bool *waits)
 {
     *waits = p->state == BRK_PROC_STARTING;
     if (p->state == BRK_PROC_STARTING)
@@ -553,7 +553,7 @@ int brk_pool_tick(void)
         if (p->out_later)
             brk_proc_flush(p);
         brk_out_look(p, now);
-        if (silent(p, now, &waits)) {
+        if (worker_is_silent(p, now, &waits)) {
             vgb_log_limited(LIMIT(p), VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
             brk_proc_kill(p);
         }
@@ -566,9 +566,9 @@ int brk_pool_tick(void)
         next = VGB_TICK_MS;
     if (users->expire(now))
         next = VGB_TICK_MS;
-    if (!broken && wanted(now)) {
+    if (!broken && worker_is_wanted(now)) {
         pool_fill();
-        if (wanted(now)) {
+        if (worker_is_wanted(now)) {
             int ms = now < retry_at ? (int)((retry_at - now) / 1000000u) + 1 : 1000;
 
             next = next < 0 || ms < next ? ms : next;

@@ -78,7 +78,7 @@ static bool remove_file(int at, const char *name)
  * False: something is left. left: entries to visit, bounded because the folder may be filled
  * concurrently.
  */
-static bool empty(int top, int fd, unsigned depth, unsigned *left)
+static bool empty_folder(int top, int fd, unsigned depth, unsigned *left)
 {
     static unsigned long moved;
     DIR *d = entries_of(fd);
@@ -104,7 +104,7 @@ static bool empty(int top, int fd, unsigned depth, unsigned *left)
         }
         sub = open_folder(fd, e->d_name);
         if (sub >= 0) {
-            all &= empty(top, sub, depth + 1, left);
+            all &= empty_folder(top, sub, depth + 1, left);
             close(sub);
         }
         all &= !unlinkat(fd, e->d_name, AT_REMOVEDIR);
@@ -119,7 +119,7 @@ bool brk_tree_empty(int fd, unsigned most)
     bool all = false;
 
     for (int i = 0; i < PASSES_MAX && most && !all; i++)
-        all = empty(fd, fd, 0, &most);
+        all = empty_folder(fd, fd, 0, &most);
     return all;
 }
 
@@ -137,7 +137,7 @@ static bool tree_same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static bool give(const struct copying *c, int fd)
+static bool give_to_owner(const struct copying *c, int fd)
 {
     return c->limits->owner == geteuid() || !fchown(fd, c->limits->owner, (gid_t)c->limits->owner);
 }
@@ -175,7 +175,7 @@ static bool copy_file(struct copying *c, int from, int to, const char *name)
     unlinkat(to, PART, 0);
     out = openat(to, PART, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     ok = out >= 0 && copy_bytes(in, out, (uint64_t)st.st_size) &&
-         !futimens(out, (struct timespec[]){st.st_atim, st.st_mtim}) && give(c, out) &&
+         !futimens(out, (struct timespec[]){st.st_atim, st.st_mtim}) && give_to_owner(c, out) &&
          !renameat(to, PART, to, name);
     if (!ok)
         unlinkat(to, PART, 0);
@@ -199,7 +199,7 @@ static bool copy_subfolder(struct copying *c, int from, int to, const char *name
         out = open_folder(to, name);
     }
     if (out >= 0) {
-        ok = give(c, out);
+        ok = give_to_owner(c, out);
         copy_folder(c, in, out, depth + 1);
         close(out);
     }

@@ -137,7 +137,7 @@ static void find_provider(struct wrk_sandbox *s)
         s->provider = s->own_path;
 }
 
-static bool become(uid_t id)
+static bool become_user(uid_t id)
 {
     return !setgroups(0, NULL) && !setresgid(id, id, id) && !setresuid(id, id, id);
 }
@@ -199,7 +199,7 @@ struct view {
     } list[VIEW_MAX];
 };
 
-static void collect(void *arg, const char *path, enum wrk_access access)
+static void collect_view(void *arg, const char *path, enum wrk_access access)
 {
     struct view *v = arg;
     struct stat st;
@@ -297,7 +297,7 @@ static bool own_root(const struct wrk_sandbox *s)
 
     if (!v)
         return false;
-    wrk_sandbox_paths(s, collect, v);
+    wrk_sandbox_paths(s, collect_view, v);
     ok = !mount("vgpu", VIEW_AT, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755");
     if (ok) {
         ok = make_place(VIEW_AT "/proc", true) &&
@@ -341,7 +341,7 @@ bool wrk_confine(struct wrk_sandbox *s)
         if (have & CLONE_NEWNS)
             view = own_files(s);
         drop_bounding_set(); /* while still permitted */
-        user = become(ids[0]) || become(ids[1]);
+        user = become_user(ids[0]) || become_user(ids[1]);
     } else {
         keep_files(s, geteuid());
     }

@@ -45,7 +45,7 @@
 #define STACK 16384u
 #define START_S 10
 
-static inline long call(long n, long a, long b, long c, long d, long e, long f)
+static inline long raw_syscall(long n, long a, long b, long c, long d, long e, long f)
 {
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
     long r;
@@ -99,13 +99,13 @@ static char stack[STACK] __attribute__((aligned(4096)));
 _Noreturn static void mapper_end(void)
 {
     for (;;)
-        call(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+        raw_syscall(SYS_exit_group, 0, 0, 0, 0, 0, 0);
 }
 
 static void mapper_state(int state)
 {
     atomic_store(&start.state, state);
-    call(SYS_futex, (long)&start.state, FUTEX_WAKE, 1, 0, 0, 0);
+    raw_syscall(SYS_futex, (long)&start.state, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
 static void mapper_do_job(struct vgb_job *job)
@@ -114,7 +114,8 @@ static void mapper_do_job(struct vgb_job *job)
         uint64_t a[6];
 
         vgb_call_arguments(&job->calls[i], job->place, a);
-        long r = call(SYS_mmap, (long)a[0], (long)a[1], (long)a[2], (long)a[3], (long)a[4], (long)a[5]);
+        long r =
+            raw_syscall(SYS_mmap, (long)a[0], (long)a[1], (long)a[2], (long)a[3], (long)a[4], (long)a[5]);
 
         if (r < 0 && r > -4096) {
             job->result = r;
@@ -129,22 +130,22 @@ static void mapper_confine(void)
 {
     long r;
 
-    call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
-    call(SYS_prctl, PR_SET_NAME, (long)"vgpu-mapper", 0, 0, 0, 0);
-    if (start.broker && call(SYS_getppid, 0, 0, 0, 0, 0, 0) != start.broker)
+    raw_syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+    raw_syscall(SYS_prctl, PR_SET_NAME, (long)"vgpu-mapper", 0, 0, 0, 0);
+    if (start.broker && raw_syscall(SYS_getppid, 0, 0, 0, 0, 0, 0) != start.broker)
         mapper_end();
-    start.m.value = (uint64_t)call(SYS_getpid, 0, 0, 0, 0, 0, 0);
-    r = call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, (long)&ask_prog, 0, 0,
-             0);
+    start.m.value = (uint64_t)raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    r = raw_syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, (long)&ask_prog,
+                    0, 0, 0);
     if (r >= 0) {
         start.fds[0] = (int)r;
-        r = call(SYS_sendmsg, start.sock, (long)&start.h, MSG_NOSIGNAL, 0, 0, 0);
+        r = raw_syscall(SYS_sendmsg, start.sock, (long)&start.h, MSG_NOSIGNAL, 0, 0, 0);
     }
     /* Closes all descriptors, including the listener. */
     if (r >= 0)
-        r = call(SYS_close_range, 0, (long)~0u, 0, 0, 0, 0);
+        r = raw_syscall(SYS_close_range, 0, (long)~0u, 0, 0, 0, 0);
     mapper_state(r < 0 ? (int)r : 1);
-    if (r < 0 || call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&leave_prog, 0, 0, 0))
+    if (r < 0 || raw_syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&leave_prog, 0, 0, 0))
         mapper_end();
 }
 
@@ -153,7 +154,7 @@ static int mapper_main(void *arg)
     (void)arg;
     mapper_confine();
     for (;;) {
-        long r = call(SYS_getppid, 0, 0, 0, 0, 0, 0);
+        long r = raw_syscall(SYS_getppid, 0, 0, 0, 0, 0, 0);
         if (r < 0 && r > -4096) /* the broker has exited */
             mapper_end();
         mapper_do_job((struct vgb_job *)(uintptr_t)r);

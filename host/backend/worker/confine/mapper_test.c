@@ -44,8 +44,8 @@ static int taken_over(void *arg)
 {
     (void)arg;
     mapper_confine();
-    call(SYS_getppid, 0, 0, 0, 0, 0, 0);
-    call(shared->number, 0, 0, 0, 0, 0, 0);
+    raw_syscall(SYS_getppid, 0, 0, 0, 0, 0, 0);
+    raw_syscall(shared->number, 0, 0, 0, 0, 0, 0);
     mapper_end();
 }
 

@@ -177,7 +177,7 @@ bool wrk_sandbox_mode_parse(const char *text, enum wrk_sandbox_mode *mode)
     return false;
 }
 
-static void limit(int what, rlim_t value)
+static void set_limit(int what, rlim_t value)
 {
     struct rlimit r = {.rlim_cur = value, .rlim_max = value};
 
@@ -212,7 +212,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
     bool view;
     int landlock;
 
-    limit(RLIMIT_CORE, 0);
+    set_limit(RLIMIT_CORE, 0);
     s->layers[0] = '\0';
     s->has_shm = false;
     s->own_net = false;
@@ -279,10 +279,10 @@ int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_s
     signal(SIGXFSZ, SIG_IGN);
     if (soft) {
         /* Pipes and shared mappings are not files here. */
-        limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
+        set_limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
     }
     /* the software GPU keeps descriptors of memory exported by other processes */
-    limit(RLIMIT_NOFILE, 1024);
+    set_limit(RLIMIT_NOFILE, 1024);
     if (s->mode == WRK_SANDBOX_LOG)
         return listener[1] >= 0 ? 0 : wrk_sandbox_filter_log(policy, err, err_size);
     return wrk_sandbox_filter(policy, false, err, err_size);

@@ -196,7 +196,7 @@ void wrk_async_graph_failed(struct wrk_worker *w, uint16_t call, CUresult r)
     tell_failure(w, VGP_NOTIFY_GRAPH_FAILED, &w->kept_graph, call, r);
 }
 
-static void retry(struct wrk_worker *w, enum vgp_notify_type type, _Atomic uint64_t *kept)
+static void retry_error(struct wrk_worker *w, enum vgp_notify_type type, _Atomic uint64_t *kept)
 {
     uint64_t error = atomic_load(kept);
 
@@ -206,9 +206,9 @@ static void retry(struct wrk_worker *w, enum vgp_notify_type type, _Atomic uint6
 
 void wrk_async_error_retry(struct wrk_worker *w)
 {
-    retry(w, VGP_NOTIFY_ASYNC_ERROR, &w->kept_error);
-    retry(w, VGP_NOTIFY_CAPTURE_LOST, &w->kept_lost);
-    retry(w, VGP_NOTIFY_GRAPH_FAILED, &w->kept_graph);
+    retry_error(w, VGP_NOTIFY_ASYNC_ERROR, &w->kept_error);
+    retry_error(w, VGP_NOTIFY_CAPTURE_LOST, &w->kept_lost);
+    retry_error(w, VGP_NOTIFY_GRAPH_FAILED, &w->kept_graph);
 }
 
 /* For lists of processes: marks this process as computing. */

@@ -78,7 +78,7 @@ void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number)
 }
 
 /* Handles a message; true if it is the answer to a request, left to the caller. */
-static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
+static bool handle_message(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
 {
     struct vgb_msg a;
 
@@ -131,7 +131,7 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
 }
 
 /* Receives a message: 1; 0 = none now. Exits if the broker has ended. */
-static int receive(struct wrk_worker *w, struct vgb_msg *m, int *fds, unsigned *nfds, int flags)
+static int receive_message(struct wrk_worker *w, struct vgb_msg *m, int *fds, unsigned *nfds, int flags)
 {
     *nfds = VGB_MSG_FDS;
     int r = vgb_msg_recv(w->sock, m, fds, nfds, flags);
@@ -149,8 +149,8 @@ void wrk_control_poll(struct wrk_worker *w)
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
-    while (receive(w, &m, fds, &nfds, MSG_DONTWAIT))
-        handle(w, &m, fds, nfds);
+    while (receive_message(w, &m, fds, &nfds, MSG_DONTWAIT))
+        handle_message(w, &m, fds, nfds);
     wrk_quota_report(w);
 }
 
@@ -165,8 +165,8 @@ static bool control_reserve(struct wrk_worker *w, uint32_t kind, uint64_t total,
 
     control_answer(w, &m);
     do {
-        receive(w, &m, fds, &nfds, 0);
-    } while (!handle(w, &m, fds, nfds));
+        receive_message(w, &m, fds, &nfds, 0);
+    } while (!handle_message(w, &m, fds, nfds));
     *reserved = m.value;
     *why = m.reason;
     return m.status == VGPU_S_OK && m.value >= least;
@@ -199,8 +199,8 @@ void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m)
 
     control_answer(w, &ask);
     do {
-        receive(w, m, fds, &nfds, 0);
-    } while (!handle(w, m, fds, nfds));
+        receive_message(w, m, fds, &nfds, 0);
+    } while (!handle_message(w, m, fds, nfds));
 }
 
 int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m)
@@ -210,8 +210,8 @@ int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m)
 
     control_answer(w, m);
     do {
-        receive(w, m, fds, &nfds, 0);
-    } while (!handle(w, m, fds, nfds));
+        receive_message(w, m, fds, &nfds, 0);
+    } while (!handle_message(w, m, fds, nfds));
     if (nfds > 1)
         vgb_close_all(fds + 1, nfds - 1);
     return nfds ? fds[0] : -1;
@@ -265,7 +265,7 @@ int wrk_control_wait_start(struct wrk_worker *w)
     unsigned nfds;
 
     do {
-        receive(w, &m, fds, &nfds, 0);
+        receive_message(w, &m, fds, &nfds, 0);
         if (m.type != VGB_M_START)
             vgb_close_all(fds, nfds);
     } while (m.type != VGB_M_START);

@@ -82,14 +82,14 @@ static struct {
 
 /* ---- marks ---- */
 
-static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
+static CUstreamCaptureMode relax_capture(CUstreamCaptureMode mode)
 {
     if (wrk_captures && wrk_provider.cuThreadExchangeStreamCaptureMode)
         wrk_provider.cuThreadExchangeStreamCaptureMode(&mode);
     return mode;
 }
 
-static bool captures(CUstream stream)
+static bool stream_captures(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
@@ -125,7 +125,7 @@ static void give_event(const struct mark *m)
 }
 
 /* Records a mark behind the stream's work and frees its slot. Without room the slot stays. */
-static void mark(struct wrk_worker *w, struct slot *s)
+static void mark_slot(struct wrk_worker *w, struct slot *s)
 {
     struct mark *m = &flow.marks[flow.nmarks];
     CUcontext was = w->current;
@@ -139,16 +139,16 @@ static void mark(struct wrk_worker *w, struct slot *s)
                        .until_ns = vgb_now_ns() + (s->cost_ns ? s->cost_ns : UNKNOWN_NS),
                        .key = s->key,
                        .calls = s->calls};
-    mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     m->stream = s->stream;
-    m->asked = !captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS;
+    m->asked = !stream_captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS;
     if (m->asked)
         m->event = take_event(s->ctx);
     if (m->event && wrk_provider.cuEventRecord(m->event, s->stream) != CUDA_SUCCESS) {
         wrk_provider.cuEventDestroy_v2(m->event);
         m->event = NULL;
     }
-    relax(mode);
+    relax_capture(mode);
     wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
     flow.nmarks++;
     flow.nslots--;
@@ -159,11 +159,11 @@ static void mark_all(struct wrk_worker *w)
 {
     for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
         if (flow.slots[i].calls)
-            mark(w, &flow.slots[i]);
+            mark_slot(w, &flow.slots[i]);
     }
 }
 
-static void forget(const struct mark *m)
+static void forget_mark(const struct mark *m)
 {
     flow.calls -= m->calls;
     flow.cost_ns -= m->cost_ns;
@@ -184,7 +184,7 @@ static void flow_complete(const struct mark *m, uint64_t now)
     else if (flow.window < CALLS_PER_TURN)
         flow.window++;
     flow.done_ns = flow.progress_ns = now;
-    forget(m);
+    forget_mark(m);
 }
 
 /* If a client's events cannot be created because it has used up memory, its work is not assumed to
@@ -253,14 +253,14 @@ static void merge_unknown(void)
     flow.nmarks = left;
 }
 
-static void reap(struct wrk_worker *w, uint64_t now)
+static void reap_marks(struct wrk_worker *w, uint64_t now)
 {
     CUstreamCaptureMode mode;
     unsigned left = 0;
 
     if (!flow.nmarks)
         return;
-    mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (unsigned i = 0; i < flow.nmarks; i++) {
         struct mark m = flow.marks[i];
 
@@ -281,14 +281,14 @@ static void reap(struct wrk_worker *w, uint64_t now)
     flow.nmarks = left;
     if (flow.nmarks == MARKS && flow.unknown)
         merge_unknown();
-    relax(mode);
+    relax_capture(mode);
 }
 
 static void look_for_ends(struct wrk_worker *w)
 {
     if (flow.nmarks < flow.reap_at)
         return;
-    reap(w, vgb_now_ns());
+    reap_marks(w, vgb_now_ns());
     flow.reap_at = 2 * flow.nmarks > REAP_MARKS ? 2 * flow.nmarks : REAP_MARKS;
 }
 
@@ -300,7 +300,7 @@ static bool may_capture(uint16_t call)
     return call == VGP_vgpStreamBeginCapture || (wrk_captures && call == VGP_cuStreamWaitEvent);
 }
 
-static bool bounded(struct wrk_worker *w, uint16_t call)
+static bool call_is_bounded(struct wrk_worker *w, uint16_t call)
 {
     uint64_t cost = wrk_flow_cost(wrk_flow_key(call, w->ring.args, w->ring.args_size));
 
@@ -311,28 +311,28 @@ static bool bounded(struct wrk_worker *w, uint16_t call)
 }
 
 /* True if another call would exceed the bound, or has no entry for its mark. */
-static bool full(void)
+static bool flow_is_full(void)
 {
     return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) ||
            flow.nmarks == MARKS;
 }
 
-static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
+static bool call_may_run(struct wrk_worker *w, uint16_t call, uint32_t flags)
 {
     /* A capturing stream takes no mark: its earlier work is marked before the capture. */
     if (may_capture(call) && flow.nslots) {
         mark_all(w);
         if (flow.nslots) { /* no room: later, when some work has completed */
-            reap(w, vgb_now_ns());
+            reap_marks(w, vgb_now_ns());
             return false;
         }
     }
     if (!(flags & VGP_F_FILLS))
         return true;
-    if (full()) {
+    if (flow_is_full()) {
         mark_all(w);
-        reap(w, vgb_now_ns());
-        if (full()) {
+        reap_marks(w, vgb_now_ns());
+        if (flow_is_full()) {
             if (!flow.held)
                 wrk_limit_hit("calls in flight", wrk_client_limits.queue, "--client-queue");
             return false;
@@ -340,17 +340,17 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
     }
     if (!flow.turns || vgp_effect(call) != VGP_EFFECT_RUNS)
         return true;
-    if (flow.open && bounded(w, call)) {
+    if (flow.open && call_is_bounded(w, call)) {
         mark_all(w);
-        reap(w, vgb_now_ns());
-        return !bounded(w, call);
+        reap_marks(w, vgb_now_ns());
+        return !call_is_bounded(w, call);
     }
     return flow.open;
 }
 
 bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags)
 {
-    flow.held = !may(w, call, flags);
+    flow.held = !call_may_run(w, call, flags);
     return !flow.held;
 }
 
@@ -371,7 +371,7 @@ void wrk_flow_issued(struct wrk_call *c)
     uint64_t cost = 0, most = wrk_client_limits.queue / 16;
     bool known = true, new_key;
 
-    if (w->current == (CUcontext)-1 || !w->current || captures(stream))
+    if (w->current == (CUcontext)-1 || !w->current || stream_captures(stream))
         return;
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns)
@@ -384,7 +384,7 @@ void wrk_flow_issued(struct wrk_call *c)
     /* Work measured for learning gets a mark of its own. */
     new_key = flow.turns && s->calls && s->key != key && !known;
     if (s->calls && (s->stream != stream || s->ctx != w->current || new_key))
-        mark(w, s);
+        mark_slot(w, s);
     if (s->calls && (s->stream != stream || s->ctx != w->current))
         return; /* no room for marks, handled by wrk_flow_may() */
     if (!s->calls) {
@@ -401,7 +401,7 @@ void wrk_flow_issued(struct wrk_call *c)
     flow.calls++;
     flow.cost_ns += cost;
     if (s->calls >= most || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
-        mark(w, s);
+        mark_slot(w, s);
         look_for_ends(w);
     }
     if (flow.turns && (!flow.said_any || flow.said != VGB_WORK_BUSY))
@@ -425,7 +425,7 @@ static void join_latest(struct slot *s)
 
 static void mark_or_join(struct wrk_worker *w, struct slot *s)
 {
-    mark(w, s);
+    mark_slot(w, s);
     if (s->calls)
         join_latest(s);
 }
@@ -471,7 +471,7 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait 
     unsigned left = 0, had;
 
     mark_context(w, ctx);
-    reap(w, all.begun_ns);
+    reap_marks(w, all.begun_ns);
     all.rest = end && wrk_client_limits.time_s ? wrk_rest_new(ctx, flow.nmarks) : NULL;
     had = flow.nmarks;
     for (unsigned i = 0; i < had; i++) {
@@ -495,7 +495,7 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait 
         end->rest = all.rest;
         flow.marks[flow.nmarks++] = all;
     } else {
-        forget(&all);
+        forget_mark(&all);
     }
 }
 
@@ -553,7 +553,7 @@ void wrk_flow_look(struct wrk_worker *w, bool idle)
     now = vgb_now_ns();
     if ((limited || flow.turns) && (idle || flow.held))
         mark_all(w);
-    reap(w, now);
+    reap_marks(w, now);
     if (limited)
         limit_time(w, now);
     if (!flow.turns)

@@ -39,7 +39,7 @@ static size_t naming_place(const struct wrk_namer *n, const struct wrk_name *nam
     return (size_t)hsh_number(0, (uintptr_t)name) & (n->room - 1);
 }
 
-static bool grow(struct wrk_namer *n)
+static bool grow_names(struct wrk_namer *n)
 {
     size_t room = n->room ? 2 * n->room : 8;
     struct wrk_namer bigger = {.room = room, .slot = calloc(room, sizeof(*bigger.slot))};
@@ -65,7 +65,7 @@ static bool add_here(struct wrk_namer *n, struct wrk_name *name)
 {
     size_t i;
 
-    if (2 * (n->count + 1) > n->room && !grow(n))
+    if (2 * (n->count + 1) > n->room && !grow_names(n))
         return false;
     for (i = naming_place(n, name); n->slot[i]; i = (i + 1) & (n->room - 1)) {
         if (n->slot[i] == name)
@@ -168,7 +168,7 @@ static struct wrk_name *name_of(struct wrk_handle_entry *e, uint64_t context)
 }
 
 /* A name without a namer is not valid yet: naming_add() makes it so. */
-static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t context)
+static CUresult name_object(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t context)
 {
     struct wrk_name *made = name_of(e, context);
     bool ok = made && naming_add(n, made);
@@ -210,7 +210,7 @@ CUresult wrk_naming_context(struct wrk_call *c)
     uint64_t handle = c->rec->context;
     struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
 
-    return e && c->w->naming ? name(c->w->naming, e, handle) : CUDA_SUCCESS;
+    return e && c->w->naming ? name_object(c->w->naming, e, handle) : CUDA_SUCCESS;
 }
 
 CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_entry *e, uint64_t handle)
@@ -220,7 +220,7 @@ CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_e
 
     switch (type) {
     case VGP_H_CONTEXT:
-        return name(c->w->naming, e, handle);
+        return name_object(c->w->naming, e, handle);
     case VGP_H_KERNEL: /* runs in the calling context unless the node names another */
         r = wrk_naming_context(c);
         break;
@@ -245,7 +245,7 @@ CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_e
         type = VGP_HANDLE_TYPE(e->parent);
         e = p;
     }
-    return r == CUDA_SUCCESS ? name(c->w->naming, e, type == VGP_H_LIBRARY ? 0 : e->owner) : r;
+    return r == CUDA_SUCCESS ? name_object(c->w->naming, e, type == VGP_H_LIBRARY ? 0 : e->owner) : r;
 }
 
 /* ---- the end of what is named ---- */

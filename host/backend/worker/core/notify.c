@@ -164,7 +164,7 @@ static void error_sink(void *ctx, const char *text, size_t len)
 static int output_fd[2] = {-1, -1};
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void drain(struct wrk_worker *w, unsigned pipes)
+static void drain_pipes(struct wrk_worker *w, unsigned pipes)
 {
     char buf[TEXT_MAX];
     ssize_t n;
@@ -187,7 +187,7 @@ void wrk_notify_drain_output(struct wrk_worker *w, CUresult result)
     fflush(stdout);
     /* Reading a pipe costs every wait a system call. Standard error has data only after a failed
      * assert. */
-    drain(w, result == CUDA_SUCCESS ? 1 : 2);
+    drain_pipes(w, result == CUDA_SUCCESS ? 1 : 2);
 }
 
 /* Drains the pipes while the dispatcher is busy elsewhere. */
@@ -198,7 +198,7 @@ static void *output_reader(void *arg)
     while (poll(p, 2, -1) >= 0 || errno == EINTR) {
         if ((p[0].revents | p[1].revents) & (POLLERR | POLLHUP))
             break;
-        drain(arg, 2);
+        drain_pipes(arg, 2);
     }
     return NULL;
 }

@@ -100,7 +100,7 @@ void *wrk_provider_sibling(const char *name)
     return dl ? dl : dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
-static bool contains(const char *path, const char *text)
+static bool file_contains(const char *path, const char *text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool found = false;
@@ -119,12 +119,12 @@ static bool contains(const char *path, const char *text)
 }
 
 /* Advice for the error codes of NVIDIA's driver at initialisation. */
-static const char *remedy(CUresult r, const char *file)
+static const char *remedy_for(CUresult r, const char *file)
 {
     if (r == CUDA_ERROR_STUB_LIBRARY || strstr(file, "/stubs/"))
         return "this is the stub that the toolkit has for linking, not a driver: take its folder out "
                "of LD_LIBRARY_PATH";
-    if (contains(file, own_mark))
+    if (file_contains(file, own_mark))
         return "this is vgpu's own libcuda, which is for guests: take its folder out of "
                "LD_LIBRARY_PATH, or give --provider PATH";
     switch ((int)r) {
@@ -152,14 +152,14 @@ static const char *remedy(CUresult r, const char *file)
 }
 
 /* Error message for a call that failed during initialisation. */
-static int failed(const char *path, const char *call, CUresult r, char *err, size_t err_size)
+static int provider_failed(const char *path, const char *call, CUresult r, char *err, size_t err_size)
 {
     CUresult (*get_name)(CUresult, const char **) = NULL;
     const char *file = file_of_provider(path), *name = NULL, *what;
 
     if (!provider_load("cuGetErrorName", &get_name) || get_name(r, &name) != CUDA_SUCCESS || !name)
         name = "CUDA error";
-    what = remedy(r, file);
+    what = remedy_for(r, file);
     snprintf(err, err_size, "%.60s: %s gave %d (%s)%s%s", file, call, (int)r, name, what[0] ? ": " : "",
              what);
     return -1;
@@ -184,13 +184,13 @@ int wrk_provider_open(const char *path, bool private_shm, char *err, size_t err_
     fill_capabilities(private_shm);
     r = wrk_provider.cuInit(0);
     if (r != CUDA_SUCCESS)
-        return failed(path, "cuInit", r, err, err_size);
+        return provider_failed(path, "cuInit", r, err, err_size);
     r = wrk_provider.cuDriverGetVersion(&c->driver_version);
     if (r != CUDA_SUCCESS)
-        return failed(path, "cuDriverGetVersion", r, err, err_size);
+        return provider_failed(path, "cuDriverGetVersion", r, err, err_size);
     r = wrk_provider.cuDeviceGetCount(&c->device_count);
     if (r != CUDA_SUCCESS)
-        return failed(path, "cuDeviceGetCount", r, err, err_size);
+        return provider_failed(path, "cuDeviceGetCount", r, err, err_size);
     if (c->device_count > 0 && wrk_provider.cuDeviceGet(&dev, 0) == CUDA_SUCCESS)
         wrk_provider.cuDeviceGetName(c->device_name, (int)sizeof(c->device_name) - 1, dev);
     for (int i = 0; i < c->device_count && wrk_provider.cuDeviceTotalMem_v2; i++) {

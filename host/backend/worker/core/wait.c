@@ -170,7 +170,7 @@ CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstre
     return r;
 }
 
-static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
+static void reply_to_wait(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
 
 static CUresult land_as_is(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
@@ -210,7 +210,7 @@ static void wait_complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult 
         wrk_flight_leave(w, wait);
         if (wait->land) /* only the dispatcher writes the counter */
             ws->landings++;
-        reply(w, wait, wait->land ? wait->land(w, wait, r) : r);
+        reply_to_wait(w, wait, wait->land ? wait->land(w, wait, r) : r);
     }
     if (atomic_load(&ws->to_land) && !dispatcher)
         vgb_eventfd_signal(w->doorbell);
@@ -233,7 +233,7 @@ void wrk_waits_land(struct wrk_worker *w)
         next = wait->next;
         atomic_fetch_sub(&ws->to_land, 1);
         ws->landings++;
-        reply(w, wait, wait->land(w, wait, wait->result));
+        reply_to_wait(w, wait, wait->land(w, wait, wait->result));
     }
 }
 
@@ -252,7 +252,7 @@ static void count_out(struct wrk_worker *w, struct wrk_wait *wait)
 }
 
 /* Replies and frees. */
-static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static void reply_to_wait(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     count_out(w, wait);
     wrk_note_result(w, r);
@@ -289,7 +289,7 @@ static struct wrk_answer wait_query(struct wrk_wait *wait)
 
 /* A wait found complete by polling still makes the application's call: it no longer blocks, and
  * CUDA writes device printf output only in such calls. */
-static CUresult settle(const struct wrk_wait *wait)
+static CUresult settle_wait(const struct wrk_wait *wait)
 {
     if (wait->borrowed)
         return wrk_await_event(&wrk_provider, wait->borrowed).result;
@@ -321,7 +321,7 @@ CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
         return CUDA_SUCCESS;
     }
     if (a.state != WRK_RUNNING) {
-        wait_complete(c->w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
+        wait_complete(c->w, wait, a.state == WRK_COMPLETE ? settle_wait(wait) : a.result);
         return CUDA_SUCCESS;
     }
     if (wait->long_call)
@@ -360,7 +360,7 @@ static void wait_out(struct wrk_worker *w, struct wrk_wait *wait)
     wait_complete(w, wait, r);
 }
 
-static void *waiter(void *arg)
+static void *waiter_main(void *arg)
 {
     struct wrk_worker *w = arg;
     struct wrk_waits *ws = &w->waits;
@@ -388,7 +388,7 @@ static void start_waiter(struct wrk_worker *w)
 {
     pthread_t t;
 
-    if (pthread_create(&t, NULL, waiter, w))
+    if (pthread_create(&t, NULL, waiter_main, w))
         return;
     pthread_detach(t);
     w->waits.threads++;
@@ -487,7 +487,7 @@ bool wrk_waits_poll(struct wrk_worker *w)
             continue;
         }
         wrk_set_context(w, wait->ctx);
-        wait_complete(w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
+        wait_complete(w, wait, a.state == WRK_COMPLETE ? settle_wait(wait) : a.result);
     }
     return ws->polled != NULL;
 }

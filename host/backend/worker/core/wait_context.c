@@ -104,7 +104,7 @@ void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const 
 }
 
 /* Number of the latest destroyed stream whose work may still run in the context; 0: none. */
-static uint64_t orphaned(CUcontext ctx)
+static uint64_t orphaned_context(CUcontext ctx)
 {
     const struct orphan *o;
     uint64_t number;
@@ -118,7 +118,7 @@ static uint64_t orphaned(CUcontext ctx)
 
 CUresult wrk_wait_context_whole(struct wrk_wait *wait)
 {
-    uint64_t number = orphaned(wait->ctx);
+    uint64_t number = orphaned_context(wait->ctx);
     struct wrk_answer a = wrk_await_context(&wrk_provider);
     struct orphan *o;
 
@@ -218,7 +218,7 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait)
     struct collect k = {.c = c, .wait = wait, .r = CUDA_SUCCESS};
     struct wrk_worker *w = c->w;
 
-    if (wrk_captures || wrk_context_divided(w, c->rec->context) || orphaned(wait->ctx)) {
+    if (wrk_captures || wrk_context_divided(w, c->rec->context) || orphaned_context(wait->ctx)) {
         /* The legacy stream, default streams of green contexts and destroyed streams cannot be
          * queried now; a waiter makes the blocking call itself. */
         wait->blocking = true;

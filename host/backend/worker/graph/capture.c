@@ -127,7 +127,7 @@ static bool provider_can(void)
 }
 
 /* Set once for this thread; waiter threads only make calls allowed during captures. */
-static void relax(void)
+static void relax_capture(void)
 {
     static bool done;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -175,7 +175,7 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
         return wrk_missing(c, "cuStreamBeginCapture");
     if (!wrk_capture_room())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    relax();
+    relax_capture();
     if (!a->graph)
         return begin_capture(stream, mode);
     if (!wrk_provider.cuStreamBeginCaptureToGraph)

@@ -57,7 +57,7 @@ static struct exec *executable_find(CUgraphExec object)
     return x;
 }
 
-static struct exec *need(CUgraphExec object)
+static struct exec *exec_get(CUgraphExec object)
 {
     struct exec *x = executable_find(object), **b = bucket_of(object);
 
@@ -179,7 +179,7 @@ static bool let_go(struct exec *x, bool all)
     return !x->funcs;
 }
 
-static void sweep(void)
+static void sweep_execs(void)
 {
     wrk_host_funcs_tell();
     for (struct exec **p = &ended; *p;) {
@@ -200,7 +200,7 @@ static void sweep(void)
 
 bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n)
 {
-    struct exec *x = types ? need(exec) : executable_find(exec);
+    struct exec *x = types ? exec_get(exec) : executable_find(exec);
 
     if (x) {
         free(x->types);
@@ -219,7 +219,7 @@ const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n)
 }
 
 /* Previous functions of this node are kept only for launches in progress. */
-static void replaced(struct exec *x, uint64_t node)
+static void drop_replaced(struct exec *x, uint64_t node)
 {
     for (struct set_func *s = x->funcs; s; s = s->next) {
         if (!node || s->node == node)
@@ -232,10 +232,10 @@ CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struc
 {
     CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing, .userData = f};
     struct set_func *s = calloc(1, sizeof(*s));
-    struct exec *x = s ? need(exec) : NULL;
+    struct exec *x = s ? exec_get(exec) : NULL;
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
-    sweep();
+    sweep_execs();
     if (x && !x->last && lower->cuEventCreate && lower->cuEventRecord && lower->cuEventDestroy_v2 &&
         lower->cuEventCreate(&x->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         x->last = NULL;
@@ -249,7 +249,7 @@ CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struc
         free(s);
         return r;
     }
-    replaced(x, node->handle);
+    drop_replaced(x, node->handle);
     if (!f) {
         free(s);
         return CUDA_SUCCESS;
@@ -277,7 +277,7 @@ void wrk_exec_updated(CUgraphExec exec)
     struct exec *x = executable_find(exec);
 
     if (x)
-        replaced(x, 0);
+        drop_replaced(x, 0);
 }
 
 /* ---- around the provider ---- */
@@ -286,8 +286,8 @@ bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g)
 {
     struct exec *x;
 
-    sweep();
-    x = need(exec);
+    sweep_execs();
+    x = exec_get(exec);
     if (!x || !wrk_namer_copy(&x->names, &g->names))
         return false;
     return note_memory(x, g->object);
@@ -359,7 +359,7 @@ static CUresult q_destroy(CUgraphExec exec)
 
     if (r == CUDA_SUCCESS && x)
         take_out(x);
-    sweep();
+    sweep_execs();
     return r;
 }
 
@@ -391,7 +391,7 @@ void wrk_exec_context_ends(CUcontext ctx, const struct wrk_wait *end)
                 take_out(x);
         }
     }
-    sweep();
+    sweep_execs();
 }
 
 static void exec_context_gone(struct exec *x, const struct wrk_wait *end, bool known_end)
@@ -411,7 +411,7 @@ void wrk_exec_context_gone(const struct wrk_wait *end, CUresult r)
         for (struct exec *x = known[i]; x; x = x->next)
             exec_context_gone(x, end, r == CUDA_SUCCESS);
     }
-    sweep();
+    sweep_execs();
 }
 
 void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below)

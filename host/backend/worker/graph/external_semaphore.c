@@ -12,7 +12,7 @@
 
 #define NEST_MAX 64 /* child graphs within child graphs */
 
-static bool known(uint32_t what)
+static bool kind_is_known(uint32_t what)
 {
     return what == VGP_EXTSEM_SIGNAL || what == VGP_EXTSEM_WAIT;
 }
@@ -40,7 +40,7 @@ CUresult wrk_do_vgpExtSemOp(struct wrk_call *c, const struct vgp_args_vgpExtSemO
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!known(a->what))
+    if (!kind_is_known(a->what))
         return wrk_malformed(c, "no operation on semaphores has number %u", a->what);
     if (!wrk_provider.cuLaunchHostFunc)
         return wrk_missing(c, "cuLaunchHostFunc");
@@ -95,7 +95,7 @@ static bool types_add(struct types *t, CUgraphNode node)
     return true;
 }
 
-static bool collect(CUgraph g, struct types *t, unsigned depth)
+static bool collect_types(CUgraph g, struct types *t, unsigned depth)
 {
     CUgraphNode *list;
     bool ok = true;
@@ -117,7 +117,7 @@ static bool collect(CUgraph g, struct types *t, unsigned depth)
             ok = types_add(t, list[i]);
         else if (type == CU_GRAPH_NODE_TYPE_GRAPH && wrk_provider.cuGraphChildGraphNodeGetGraph &&
                  wrk_provider.cuGraphChildGraphNodeGetGraph(list[i], &child) == CUDA_SUCCESS)
-            ok = collect(child, t, depth + 1);
+            ok = collect_types(child, t, depth + 1);
     }
     free(list);
     return ok;
@@ -135,7 +135,7 @@ bool wrk_extsem_made(CUgraphExec exec, CUgraph g)
 
     if (!can_collect())
         return true;
-    ok = collect(g, &t, 0) && wrk_exec_set_types(exec, t.any ? t.what : NULL, t.n);
+    ok = collect_types(g, &t, 0) && wrk_exec_set_types(exec, t.any ? t.what : NULL, t.n);
     if (ok && t.any)
         t.what = NULL; /* taken over */
     types_free(&t);
@@ -150,7 +150,7 @@ CUgraphNode wrk_extsem_changed(CUgraphExec exec, CUgraph g)
     const uint8_t *is;
     size_t n;
 
-    if (!can_collect() || !collect(g, &t, 0)) {
+    if (!can_collect() || !collect_types(g, &t, 0)) {
         types_free(&t);
         return NULL;
     }
@@ -168,7 +168,7 @@ bool wrk_extsem_alike(CUgraph a, CUgraph b)
     struct types s = {0}, t = {0};
     bool same = true;
 
-    if (can_collect() && collect(a, &s, 0) && collect(b, &t, 0))
+    if (can_collect() && collect_types(a, &s, 0) && collect_types(b, &t, 0))
         same = s.n != t.n || s.n == 0 || !memcmp(s.what, t.what, s.n);
     types_free(&s);
     types_free(&t);

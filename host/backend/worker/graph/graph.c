@@ -90,9 +90,9 @@ static uint64_t name_node(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode
     return n ? n->handle : 0;
 }
 
-static CUresult instantiate(struct wrk_call *c, const struct vgp_args_vgpGraphInstantiate *a,
-                            struct wrk_graph *g, CUstream upload, CUgraphExec *exec,
-                            struct vgp_ret_vgpGraphInstantiate *ret)
+static CUresult instantiate_graph(struct wrk_call *c, const struct vgp_args_vgpGraphInstantiate *a,
+                                  struct wrk_graph *g, CUstream upload, CUgraphExec *exec,
+                                  struct vgp_ret_vgpGraphInstantiate *ret)
 {
     CUDA_GRAPH_INSTANTIATE_PARAMS p = {.flags = a->flags, .hUploadStream = upload};
     CUresult r;
@@ -127,7 +127,7 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c, const struct vgp_args_vg
         r = wrk_handle_get(c, a->uploadStream, VGP_H_STREAM, true, (void **)&upload);
     if (r != CUDA_SUCCESS)
         return r;
-    r = instantiate(c, a, g, upload, &exec, ret);
+    r = instantiate_graph(c, a, g, upload, &exec, ret);
     if (r == CUDA_SUCCESS && device) {
         r = wrk_provider.sg_graph_exec_name(exec, a->exec);
         if (r != CUDA_SUCCESS && wrk_provider.cuGraphExecDestroy)
@@ -216,7 +216,7 @@ static CUresult roots_of(CUgraph g, struct list *l)
 }
 
 /* Neighbours of a node: its dependencies or its dependents. */
-static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
+static CUresult list_neighbours(CUgraphNode node, bool dependents, struct list *l)
 {
     CUresult (*v2)(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) =
         dependents ? wrk_provider.cuGraphNodeGetDependentNodes_v2
@@ -236,7 +236,7 @@ static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
 }
 
 /* The second half of a node, or the edge between its halves: hidden from the client. */
-static bool hidden(const struct list *l, size_t i, uint32_t what)
+static bool edge_is_hidden(const struct list *l, size_t i, uint32_t what)
 {
     struct wrk_gnode *n = wrk_gnode_known(l->from[i]);
 
@@ -281,7 +281,7 @@ static CUresult graph_fill(struct wrk_worker *w, struct wrk_graph *g, const stru
         const uint32_t k = ret->from_len;
         struct wrk_gnode *from;
 
-        if (hidden(l, i, a->what) || paged.first++ < a->first)
+        if (edge_is_hidden(l, i, a->what) || paged.first++ < a->first)
             continue;
         from = wrk_gnode_of(w, g, l->from[i]);
         if (!from)
@@ -320,13 +320,14 @@ static CUresult list_of(const struct wrk_worker *w, const struct vgp_args_vgpGra
     paged.what = a->what;
     paged.landings = w->waits.landings;
     if (n)
-        r = neighbours(a->what == VGP_LIST_DEPENDENTS ? n->out : n->in, a->what == VGP_LIST_DEPENDENTS, l);
+        r = list_neighbours(a->what == VGP_LIST_DEPENDENTS ? n->out : n->in, a->what == VGP_LIST_DEPENDENTS,
+                            l);
     else if (a->what == VGP_LIST_NODES)
         r = nodes_of(g->object, &l->from, &l->n);
     else
         r = a->what == VGP_LIST_ROOTS ? roots_of(g->object, l) : edges_of(g->object, l);
     for (size_t i = 0; r == CUDA_SUCCESS && i < l->n; i++)
-        paged.total += !hidden(l, i, a->what);
+        paged.total += !edge_is_hidden(l, i, a->what);
     return r;
 }
 

@@ -85,7 +85,7 @@ static struct wrk_worker *self;
 uint64_t wrk_host_nodes_made; /* the dispatcher's, both */
 uint64_t wrk_semaphores_made;
 
-static void init(void)
+static void page_init(void)
 {
     pthread_condattr_t attr;
 
@@ -437,7 +437,7 @@ struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, b
 {
     struct wrk_host_func *f = NULL;
 
-    pthread_once(&once, init);
+    pthread_once(&once, page_init);
     wrk_host_nodes_made += !one_time;
     pthread_mutex_lock(&lock);
     if (!self)
@@ -550,7 +550,7 @@ CUresult wrk_do_vgpHostFuncDone(struct wrk_call *c, const struct vgp_args_vgpHos
 {
     bool asked;
 
-    pthread_once(&once, init);
+    pthread_once(&once, page_init);
     pthread_mutex_lock(&lock);
     asked = take_answer_locked();
     for (struct run *r = runs; asked && r; r = r->next) {
@@ -583,7 +583,7 @@ CUresult wrk_do_vgpHostFuncFinished(struct wrk_call *c, const struct vgp_args_vg
     struct run **at;
     bool asked;
 
-    pthread_once(&once, init);
+    pthread_once(&once, page_init);
     pthread_mutex_lock(&lock);
     asked = find_asked_locked(a->slot, a->sequence, &at) && take_answer_locked();
     if (asked && *at && (*at)->f)

@@ -127,7 +127,7 @@ static bool memory_peak_walk(struct order *o, size_t nodes, const uint32_t (*edg
     return tail == nodes;
 }
 
-static bool has(const uint64_t *bits, const struct order *o, uint32_t node, size_t m)
+static bool order_has(const uint64_t *bits, const struct order *o, uint32_t node, size_t m)
 {
     return bits[node * o->words + m / 64] >> (m % 64) & 1;
 }
@@ -154,8 +154,8 @@ uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const
         if (mem[b].free == WRK_PEAK_KEPT)
             continue;
         for (size_t a = 0; a < nmem; a++) {
-            if (a != b && mem[a].free != WRK_PEAK_KEPT && !has(o.over, &o, mem[b].alloc, a) &&
-                !has(o.begun, &o, mem[a].alloc, b))
+            if (a != b && mem[a].free != WRK_PEAK_KEPT && !order_has(o.over, &o, mem[b].alloc, a) &&
+                !order_has(o.begun, &o, mem[a].alloc, b))
                 sum = vgb_sum(sum, mem[a].bytes);
         }
         if (sum > peak)

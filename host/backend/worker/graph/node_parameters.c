@@ -72,7 +72,7 @@ static CUresult pack_list(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32
     }
 }
 
-static CUresult pack(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
+static CUresult pack_kernel(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
 {
     const void *buffer = NULL;
     size_t size = 0;
@@ -102,7 +102,7 @@ CUresult wrk_kernel_node_pack(const CUDA_KERNEL_NODE_PARAMS *p, const uint8_t **
 
     memset(bytes, 0, sizeof(bytes));
     *packed = bytes;
-    return pack(p, bytes, size);
+    return pack_kernel(p, bytes, size);
 }
 
 /* ---- memory operations of streams ---- */

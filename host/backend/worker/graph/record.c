@@ -95,7 +95,7 @@ CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph
     return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)out);
 }
 
-static CUresult usable(struct wrk_call *c, struct wrk_graph *g)
+static CUresult graph_is_usable(struct wrk_call *c, struct wrk_graph *g)
 {
     c->told |= g->failed != CUDA_SUCCESS;
     if (g->failed != CUDA_SUCCESS)
@@ -107,14 +107,14 @@ CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **o
 {
     CUresult r = wrk_graph_get_any(c, handle, out);
 
-    return r == CUDA_SUCCESS ? usable(c, *out) : r;
+    return r == CUDA_SUCCESS ? graph_is_usable(c, *out) : r;
 }
 
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out)
 {
     CUresult r = wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)out);
 
-    return r == CUDA_SUCCESS ? usable(c, (*out)->graph) : r;
+    return r == CUDA_SUCCESS ? graph_is_usable(c, (*out)->graph) : r;
 }
 
 CUresult wrk_graph_object_any(struct wrk_call *c, uint64_t handle, CUgraph *object)

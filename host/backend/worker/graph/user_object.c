@@ -4,7 +4,7 @@
  * at any time, while the guest keeps the handle until it has run the destructor. The handle
  * therefore refers to a record, and the provider is called only while a reference known to the
  * worker keeps the object alive: a reference of the client, or of an existing graph. Dispatcher,
- * except gone().
+ * except object_gone().
  */
 #include "graph.h"
 
@@ -39,7 +39,7 @@ static void user_object_put(struct uobj *u)
         free(u);
 }
 
-static void gone(void *arg)
+static void object_gone(void *arg)
 {
     struct uobj *u = arg;
 
@@ -57,7 +57,7 @@ static bool user_object_has_room(const struct uobj *u, uint64_t more)
     return more <= INT_MAX && u->own + u->in_graphs <= INT_MAX - more;
 }
 
-static bool alive(const struct uobj *u)
+static bool object_is_alive(const struct uobj *u)
 {
     return u->own || u->in_graphs;
 }
@@ -80,7 +80,7 @@ CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c, const struct vgp_args_vg
     u->w = c->w;
     u->own = a->references;
     atomic_store(&u->holders, 2);
-    r = wrk_provider.cuUserObjectCreate(&u->object, u, gone, a->references, a->flags);
+    r = wrk_provider.cuUserObjectCreate(&u->object, u, object_gone, a->references, a->flags);
     if (r == CUDA_SUCCESS)
         wrk_handle_put(c, a->object, VGP_H_USER_OBJECT, u);
     else
@@ -95,7 +95,7 @@ CUuserObject wrk_user_object_of(const void *entry)
 
 bool wrk_user_object_may(const void *entry, uint32_t count)
 {
-    return alive(entry) && user_object_has_room(entry, count);
+    return object_is_alive(entry) && user_object_has_room(entry, count);
 }
 
 void wrk_user_object_own(void *entry, uint32_t count)
@@ -187,13 +187,13 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
     }
 }
 
-static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint32_t flags)
+static CUresult retain_object(struct wrk_graph *g, struct uobj *u, uint32_t count, uint32_t flags)
 {
     bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
     struct wrk_uref *ref;
     CUresult r;
 
-    if (!count || !alive(u) || (move ? u->own < count : !user_object_has_room(u, count)))
+    if (!count || !object_is_alive(u) || (move ? u->own < count : !user_object_has_room(u, count)))
         return CUDA_ERROR_INVALID_VALUE;
     ref = uref_need(g, u);
     if (!ref)
@@ -209,7 +209,7 @@ static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint
     return r;
 }
 
-static CUresult release(struct wrk_graph *g, struct uobj *u, uint32_t count)
+static CUresult release_object(struct wrk_graph *g, struct uobj *u, uint32_t count)
 {
     struct wrk_uref *ref = uref_of(g, u);
 
@@ -235,5 +235,5 @@ CUresult wrk_do_vgpGraphUserObject(struct wrk_call *c, const struct vgp_args_vgp
         return r;
     if (!wrk_provider.cuGraphRetainUserObject || !wrk_provider.cuGraphReleaseUserObject)
         return wrk_missing(c, "cuGraphRetainUserObject");
-    return a->release ? release(g, u, a->count) : retain(g, u, a->count, a->flags);
+    return a->release ? release_object(g, u, a->count) : retain_object(g, u, a->count, a->flags);
 }

@@ -30,7 +30,7 @@ void wrk_audit_init(void)
 }
 
 /* Memory is known only to the provider. Memory of a graph under construction has no extent yet. */
-static bool allocated(uint64_t address)
+static bool address_is_allocated(uint64_t address)
 {
     CUdeviceptr base = 0;
     size_t size = 0;
@@ -50,7 +50,7 @@ static void audit_look(struct wrk_call *c, const struct vgp_state *s)
     if (s->kind < VGP_H_TYPES)
         there = wrk_handles_find(&c->w->handles, number, s->kind);
     else if (s->kind == VGP_KIND_MEMORY && !wrk_captures && !(s->ends && !vgp_leaves_nothing(c->rec->call)))
-        there = allocated(number);
+        there = address_is_allocated(number);
     else
         return;
     if (there == s->ends)

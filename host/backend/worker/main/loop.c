@@ -58,7 +58,7 @@ static bool run_ring(struct wrk_worker *w)
 
 /* Polls until the ring is non-empty (true) or the budget is spent; not if no processor is free
  * (lib/poll/poll.h). */
-static bool spin(struct wrk_worker *w)
+static bool spin_for_work(struct wrk_worker *w)
 {
     static struct wrk_place place;
     uint64_t start = vgb_now_ns(), now = start, took = 0;
@@ -99,7 +99,7 @@ static bool spin(struct wrk_worker *w)
     }
 }
 
-static int rest(struct pollfd p[2], uint64_t ns)
+static int rest_in_poll(struct pollfd p[2], uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
@@ -111,7 +111,7 @@ static void sleep_with_record(struct wrk_worker *w)
 {
     struct pollfd p[2] = {{.fd = w->doorbell, .events = POLLIN}, {.fd = w->sock, .events = POLLIN}};
 
-    if (rest(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
+    if (rest_in_poll(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
         wrk_die(w, VGPU_DEAD_EXITED, "the worker cannot wait for its broker");
     if (p[0].revents)
         vgb_eventfd_clear(w->doorbell);
@@ -127,7 +127,7 @@ static void sleep_until_rung(struct wrk_worker *w)
     __atomic_store_n(&s->worker_state, VGP_WORKER_IDLE, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the producer's, see vgp_ring.h */
     if (!wrk_ring_pending(&w->ring, &w->win)) {
-        if (rest(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
+        if (rest_in_poll(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
             wrk_die(w, VGPU_DEAD_EXITED, "the worker cannot wait for its doorbell");
     }
     __atomic_store_n(&s->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
@@ -161,7 +161,7 @@ void wrk_loop(struct wrk_worker *w)
             wrk_flow_look(w, false);
             continue;
         }
-        if (!w->holds && spin(w))
+        if (!w->holds && spin_for_work(w))
             continue;
         wrk_watches_end(w);
         wrk_async_error_retry(w);

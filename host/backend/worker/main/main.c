@@ -55,7 +55,7 @@ static struct wrk_worker worker = {.memory = &memory};
 
 enum { ALLOW_HMM = 256 };
 
-static int parse(int argc, char **argv, struct options *o)
+static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longopts[] = {{"probe", 0, NULL, 'p'},
                                              {"provider", 1, NULL, 'P'},
@@ -158,7 +158,7 @@ static void move_out_of_the_way(int argc, char **argv)
 #endif
 }
 
-static int probe(const char *provider)
+static int probe_provider(const char *provider)
 {
     char err[400];
 
@@ -180,7 +180,7 @@ static int main_refuse(struct wrk_worker *w, const char *text)
     return 1;
 }
 
-static int announce(struct wrk_worker *w)
+static int announce_worker(struct wrk_worker *w)
 {
     struct vgb_msg m = {.type = VGB_M_READY,
                         .value = (uint64_t)wrk_capabilities.device_count,
@@ -242,7 +242,7 @@ static int start_provider(struct wrk_worker *w, struct options *o)
     if (wrk_provider_open(o->sandbox.provider, private_shm, err, sizeof(err)) ||
         wrk_hmm_check(err, sizeof(err)))
         return main_refuse(w, err);
-    return announce(w);
+    return announce_worker(w);
 }
 
 static const struct wrk_control_ops guest_memory = {
@@ -301,14 +301,14 @@ int main(int argc, char **argv)
     struct options o = {.fd = -1, .minor = VGP_VERSION_MINOR};
 
     vgb_log_init(2, VGB_INFO, "worker");
-    int bad = parse(argc, argv, &o);
+    int bad = parse_options(argc, argv, &o);
     if (bad)
         return bad;
     signal(SIGPIPE, SIG_IGN);
     /* otherwise the allocator reads /sys for its limit, inside the sandbox */
     mallopt(M_ARENA_MAX, 8);
     if (o.probe)
-        return probe(o.provider);
+        return probe_provider(o.provider);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (o.broker && getppid() != o.broker)
         return 1; /* the broker exited before the line above */

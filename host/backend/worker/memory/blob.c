@@ -66,7 +66,7 @@ static void free_bytes(struct wrk_worker *w, const struct wrk_blob *b)
         free(b->data);
 }
 
-static void drop(struct wrk_worker *w, struct wrk_blob *b)
+static void drop_blob(struct wrk_worker *w, struct wrk_blob *b)
 {
     free_bytes(w, b);
     memset(b, 0, sizeof(*b));
@@ -103,7 +103,7 @@ static struct wrk_blob *blob_start(struct wrk_worker *w, uint32_t id, uint64_t t
     /* An extra NUL byte: PTX text and names are strings to the provider. */
     b->data = malloc(total + 1);
     if (!b->data) {
-        drop(w, b);
+        drop_blob(w, b);
         return NULL;
     }
     b->data[total] = 0;
@@ -164,7 +164,7 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
         }
     }
     if (b->total != total || !vgp_range_ok(b->filled, size, b->total)) {
-        drop(w, b);
+        drop_blob(w, b);
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (b->given_up)
@@ -184,7 +184,7 @@ void wrk_blob_drop(struct wrk_worker *w, uint32_t id)
     struct wrk_blob *b = blob_find(w, id);
 
     if (b)
-        drop(w, b);
+        drop_blob(w, b);
 }
 
 CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
@@ -198,7 +198,7 @@ CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, cons
     if (b && b->given_up && b->total == size) {
         wrk_notify_detail(c->w,
                           "no piece of the image came for a minute, and another program wanted its room");
-        drop(c->w, b);
+        drop_blob(c->w, b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!b || b->total != size || b->filled != size)
@@ -228,6 +228,6 @@ void wrk_blob_release(struct wrk_worker *w, const struct wrk_blob *kept)
 void wrk_blob_call_done(struct wrk_worker *w)
 {
     if (w->memory->blobs.taken)
-        drop(w, w->memory->blobs.taken);
+        drop_blob(w, w->memory->blobs.taken);
     w->memory->blobs.taken = NULL;
 }

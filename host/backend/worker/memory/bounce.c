@@ -17,7 +17,7 @@
 
 #define SLOTS_BYTES ((uint64_t)VGP_REPLY_SLOTS * WRK_BOUNCE_SLOT)
 
-static bool ensure(struct wrk_bounce *b)
+static bool ensure_bounce(struct wrk_bounce *b)
 {
     if (b->base)
         return true;
@@ -33,7 +33,7 @@ static bool ensure(struct wrk_bounce *b)
 }
 
 /* Unregistered memory works, but more slowly: logged, not an error. */
-static void pin(const char *what, void *p, uint64_t bytes)
+static void pin_pages(const char *what, void *p, uint64_t bytes)
 {
     CUresult r = wrk_provider.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 
@@ -48,7 +48,7 @@ void wrk_bounce_init(struct wrk_worker *w)
 {
     struct wrk_bounce *b = &w->memory->bounce;
 
-    if (!wrk_provider.sg_host_register_private || !ensure(b))
+    if (!wrk_provider.sg_host_register_private || !ensure_bounce(b))
         return;
     b->is_private = true;
     if (wrk_provider.sg_host_register_private(b->base, SLOTS_BYTES) != CUDA_SUCCESS ||
@@ -61,16 +61,17 @@ void wrk_bounce_register(struct wrk_worker *w)
 {
     struct wrk_bounce *b = &w->memory->bounce;
 
-    if (b->is_private || b->registered || !wrk_provider.cuMemHostRegister_v2 || !w->current || !ensure(b))
+    if (b->is_private || b->registered || !wrk_provider.cuMemHostRegister_v2 || !w->current ||
+        !ensure_bounce(b))
         return;
     b->registered = wrk_base_context(w->current);
-    pin("results", b->base, SLOTS_BYTES);
-    pin("staging", w->win.base + w->win.staging_offset, w->win.staging_size);
+    pin_pages("results", b->base, SLOTS_BYTES);
+    pin_pages("staging", w->win.base + w->win.staging_offset, w->win.staging_size);
 }
 
 void *wrk_bounce_result(struct wrk_worker *w, uint32_t slot)
 {
-    if (slot >= VGP_REPLY_SLOTS || !ensure(&w->memory->bounce))
+    if (slot >= VGP_REPLY_SLOTS || !ensure_bounce(&w->memory->bounce))
         return NULL;
     return w->memory->bounce.base + (size_t)slot * WRK_BOUNCE_SLOT;
 }

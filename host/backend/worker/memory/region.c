@@ -75,7 +75,7 @@ static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
     vgb_plan_drop(&r->plan);
 }
 
-static void forget(struct wrk_worker *w, struct wrk_region *r)
+static void forget_region(struct wrk_worker *w, struct wrk_region *r)
 {
     struct wrk_regions *rs = &w->memory->regions;
 
@@ -229,7 +229,7 @@ bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fd
         answer->type = VGB_M_MAPPED;
         answer->status = VGPU_S_NO_MEMORY;
         if (r)
-            forget(w, r);
+            forget_region(w, r);
     }
     return true;
 }
@@ -263,7 +263,7 @@ void wrk_region_taken(struct wrk_worker *w, uint32_t id)
     struct wrk_region *r = wrk_region_by_id(w, id);
 
     if (r)
-        forget(w, r);
+        forget_region(w, r);
 }
 
 /* ---- registration with the provider: on waiters, because many pages take long ---- */
@@ -509,7 +509,7 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
         wrk_control_unmapped(w, id, VGPU_S_OK, new_job(w, r, true));
         return;
     }
-    forget(w, r);
+    forget_region(w, r);
     wrk_control_unmapped(w, id, VGPU_S_OK, 0);
 }
 

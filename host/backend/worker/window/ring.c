@@ -22,7 +22,7 @@ bool wrk_ring_pending(const struct wrk_ring *r, const struct wrk_window *win)
     return __atomic_load_n(&win->shared->ring_tail, __ATOMIC_ACQUIRE) != r->head;
 }
 
-static enum wrk_ring_state malformed(struct wrk_ring *r, const char *what)
+static enum wrk_ring_state ring_malformed(struct wrk_ring *r, const char *what)
 {
     r->error = what;
     return WRK_RING_MALFORMED;
@@ -64,7 +64,7 @@ static enum wrk_ring_state skip_short_pad(struct wrk_ring *r, const struct wrk_w
 
     memcpy(&pad, at, sizeof(pad));
     if (pad.call != VGP_CALL_PAD || pad.size != room)
-        return malformed(r, "record header crosses the end of the ring");
+        return ring_malformed(r, "record header crosses the end of the ring");
     r->head += room;
     __atomic_store_n(&win->shared->ring_head, r->head, __ATOMIC_RELEASE);
     return WRK_RING_RECORD;
@@ -79,7 +79,7 @@ enum wrk_ring_state wrk_ring_next(struct wrk_ring *r, const struct wrk_window *w
         if (!avail)
             return WRK_RING_EMPTY;
         if (avail > win->ring_size || avail % 16)
-            return malformed(r, "ring tail is out of range");
+            return ring_malformed(r, "ring tail is out of range");
         uint64_t pos = r->head & (win->ring_size - 1);
         uint64_t room = win->ring_size - pos;
         const uint8_t *at = win->base + win->ring_offset + pos;
@@ -89,13 +89,13 @@ enum wrk_ring_state wrk_ring_next(struct wrk_ring *r, const struct wrk_window *w
             continue;
         }
         if (avail < sizeof(r->rec))
-            return malformed(r, "less than a record header was published");
+            return ring_malformed(r, "less than a record header was published");
         /* The only read of the header; the guest may be changing it. */
         memcpy(&r->rec, at, sizeof(r->rec));
         __asm__ volatile("" ::: "memory");
         const char *bad = check_header(&r->rec, avail, room);
         if (bad)
-            return malformed(r, bad);
+            return ring_malformed(r, bad);
         bool pad = r->rec.call == VGP_CALL_PAD;
         if (!pad) {
             r->args_size = r->rec.size - (uint32_t)sizeof(r->rec);

@@ -4,7 +4,7 @@
 
 #include "lib/attribute/attribute.h"
 
-static CUresult launch(const struct sg_launch_request *q)
+static CUresult launch_request(const struct sg_launch_request *q)
 {
     SG_AUTO struct sg_stream *s = NULL;
     struct sg_op *op;
@@ -37,7 +37,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                   {0, 0, 0},
                                   false};
 
-    return launch(&q);
+    return launch_request(&q);
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -56,7 +56,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                   {0, 0, 0},
                                   false};
 
-    return launch(&q);
+    return launch_request(&q);
 }
 
 static CUresult refuse_object(const CUlaunchAttribute *a)
@@ -145,7 +145,7 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
     }
     CUresult r = check_preferred_cluster(c, &q);
 
-    return r == CUDA_SUCCESS ? launch(&q) : r;
+    return r == CUDA_SUCCESS ? launch_request(&q) : r;
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,

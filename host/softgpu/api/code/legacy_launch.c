@@ -11,7 +11,7 @@
 #include "lib/driver/driver.h"
 
 /* Launches with the stored values. */
-static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
+static CUresult launch_legacy(CUfunction hfunc, int width, int height, CUstream stream)
 {
     SG_AUTO struct sg_func *f = NULL;
     struct cua_old_args a;
@@ -39,15 +39,15 @@ static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
 
 CUresult CUDAAPI cuLaunch(CUfunction f)
 {
-    return launch(f, 1, 1, NULL);
+    return launch_legacy(f, 1, 1, NULL);
 }
 
 CUresult CUDAAPI cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
-    return launch(f, grid_width, grid_height, NULL);
+    return launch_legacy(f, grid_width, grid_height, NULL);
 }
 
 CUresult CUDAAPI cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-    return launch(f, grid_width, grid_height, hStream);
+    return launch_legacy(f, grid_width, grid_height, hStream);
 }

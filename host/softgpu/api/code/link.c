@@ -81,7 +81,7 @@ static CUresult check_input(struct sg_link *l, const struct sg_image *img)
 }
 
 /* Checks an image and takes it over. */
-static CUresult keep(struct sg_link *l, struct sg_image *img, const char *name)
+static CUresult keep_image(struct sg_link *l, struct sg_image *img, const char *name)
 {
     CUresult r;
 
@@ -129,7 +129,7 @@ struct taken {
     bool machine_code; /* some code has no PTX for this device */
 };
 
-static CUresult take(const uint8_t *data, size_t n, void *arg)
+static CUresult take_image(const uint8_t *data, size_t n, void *arg)
 {
     struct taken *t = arg;
     struct sg_image img = {0};
@@ -170,7 +170,7 @@ static CUresult add_objects(struct sg_link *l, bool library, const void *data, s
     pthread_mutex_lock(&l->lock);
     t.u.left = l->left;
     pthread_mutex_unlock(&l->lock);
-    r = library ? sg_archive_each(data, size, take, &t) : sg_object_each(data, size, take, &t);
+    r = library ? sg_archive_each(data, size, take_image, &t) : sg_object_each(data, size, take_image, &t);
     if (r == CUDA_SUCCESS && !library && !t.n)
         r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: the object has no PTX%s",
                     t.machine_code ? ", only machine code" : "");
@@ -178,7 +178,7 @@ static CUresult add_objects(struct sg_link *l, bool library, const void *data, s
     if (r == CUDA_SUCCESS && l->done.text)
         r = sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete");
     for (uint32_t i = 0; i < t.n && r == CUDA_SUCCESS; i++)
-        r = keep(l, &t.img[i], name);
+        r = keep_image(l, &t.img[i], name);
     pthread_mutex_unlock(&l->lock);
     for (uint32_t i = 0; i < t.n; i++)
         sg_image_free(&t.img[i]);
@@ -186,7 +186,8 @@ static CUresult add_objects(struct sg_link *l, bool library, const void *data, s
     return r;
 }
 
-static CUresult add(struct sg_link *l, CUjitInputType type, const void *data, size_t size, const char *name)
+static CUresult add_input(struct sg_link *l, CUjitInputType type, const void *data, size_t size,
+                          const char *name)
 {
     struct sg_image img = {0};
     CUresult r;
@@ -214,7 +215,7 @@ static CUresult add(struct sg_link *l, CUjitInputType type, const void *data, si
     pthread_mutex_lock(&l->lock);
     /* The caller may hold the result, which cannot be replaced. */
     r = l->done.text ? sg_fail(CUDA_ERROR_INVALID_VALUE, "linker: an input after cuLinkComplete")
-                     : keep(l, &img, name);
+                     : keep_image(l, &img, name);
     pthread_mutex_unlock(&l->lock);
     sg_image_free(&img);
     return r;
@@ -227,7 +228,7 @@ CUresult sgd_cuLinkAddData_v2(struct sg_link *l, CUjitInputType type, void *data
     struct sg_jit jit;
     CUresult r = sg_jit_parse(numOptions, options, optionValues, &jit);
 
-    return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);
+    return r != CUDA_SUCCESS ? r : add_input(l, type, data, size, name);
 }
 
 /* Driver 580 reads the file before it looks at the linker. */
@@ -246,13 +247,13 @@ CUresult sgd_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
         return CUDA_ERROR_INVALID_VALUE; /* as driver 580 says of a missing cubin */
     if (r != CUDA_SUCCESS)
         return r;
-    r = l ? add(l, type, data, size, path) : CUDA_ERROR_INVALID_HANDLE;
+    r = l ? add_input(l, type, data, size, path) : CUDA_ERROR_INVALID_HANDLE;
     free(data);
     return r;
 }
 
 /* An explicit link must be complete, so the linker's log lists the missing names. */
-static CUresult undefined(struct sg_link *l, const struct sg_module *m)
+static CUresult undefined_symbols(struct sg_link *l, const struct sg_module *m)
 {
     const char *name = sg_module_undefined(m);
     char text[SG_DIAG_MAX];
@@ -286,7 +287,7 @@ static CUresult note_registers(struct sg_image *img, uint32_t most)
 }
 
 /* Links all inputs into l->done, and checks the result. */
-static CUresult complete(struct sg_link *l)
+static CUresult complete_link(struct sg_link *l)
 {
     const char **names = calloc(l->n, sizeof(*names));
     struct sg_image done;
@@ -320,7 +321,7 @@ static CUresult complete(struct sg_link *l)
         sg_image_free(&done);
         return r;
     }
-    r = undefined(l, m);
+    r = undefined_symbols(l, m);
     sg_module_free(m);
     if (r == CUDA_SUCCESS && l->jit.max_registers)
         r = note_registers(&done, l->jit.max_registers);
@@ -337,7 +338,7 @@ CUresult sgd_cuLinkComplete(struct sg_link *l, void **cubinOut, size_t *sizeOut)
     CUresult r;
 
     pthread_mutex_lock(&l->lock);
-    r = cubinOut && l->n ? complete(l) : CUDA_ERROR_INVALID_VALUE;
+    r = cubinOut && l->n ? complete_link(l) : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS) {
         *cubinOut = l->done.text;
         if (sizeOut)

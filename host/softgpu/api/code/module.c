@@ -6,7 +6,7 @@
 
 #include "api/api.h"
 
-static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
+static CUresult load_module(CUmodule *module, const void *image, struct sg_jit *jit)
 {
     struct sg_image img;
     struct sg_mod *mod;
@@ -42,7 +42,7 @@ CUresult sgd_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
 
     if (r != CUDA_SUCCESS)
         return r;
-    r = load(module, image, &jit);
+    r = load_module(module, image, &jit);
     sg_jit_done(&jit);
     return r;
 }
@@ -55,7 +55,7 @@ CUresult sgd_cuModuleLoad(CUmodule *module, const char *fname)
 
     if (r != CUDA_SUCCESS)
         return r;
-    r = load(module, data, NULL);
+    r = load_module(module, data, NULL);
     free(data);
     return r;
 }

@@ -25,11 +25,11 @@ static struct retired {
 /* Maximum number of busy entries examined per call: as long as a kernel runs, all may be busy. */
 #define SWEEP_BUSY 4u
 
-static void sweep(void);
+static void sweep_retired(void);
 
-static CUresult publish(struct sg_texobj *o, unsigned long long *handle)
+static CUresult publish_texture(struct sg_texobj *o, unsigned long long *handle)
 {
-    sweep();
+    sweep_retired();
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
     atomic_store(&o->retired, calloc(1, sizeof(struct retired)));
@@ -49,7 +49,7 @@ CUresult sgd_cuTexObjectCreate(struct sg_ctx *ctx, CUtexObject *pTexObject,
     struct sg_texobj *o;
     CUresult r = sg_texobj_new(ctx, pResDesc, pTexDesc, pResViewDesc, &o);
 
-    return r == CUDA_SUCCESS ? publish(o, pTexObject) : r;
+    return r == CUDA_SUCCESS ? publish_texture(o, pTexObject) : r;
 }
 
 CUresult sgd_cuSurfObjectCreate(struct sg_ctx *ctx, CUsurfObject *pSurfObject,
@@ -58,7 +58,7 @@ CUresult sgd_cuSurfObjectCreate(struct sg_ctx *ctx, CUsurfObject *pSurfObject,
     struct sg_texobj *o;
     CUresult r = sg_surfobj_new(ctx, pResDesc, &o);
 
-    return r == CUDA_SUCCESS ? publish(o, pSurfObject) : r;
+    return r == CUDA_SUCCESS ? publish_texture(o, pSurfObject) : r;
 }
 
 /* With the lock held. */
@@ -83,7 +83,7 @@ static void first_to_last(void)
 }
 
 /* Ends the object unless work may use it. */
-static bool ends(const struct retired *r)
+static bool end_retired(const struct retired *r)
 {
     SG_AUTO struct sg_texobj *o = sg_lookup(r->handle, r->type);
 
@@ -98,13 +98,13 @@ static bool ends(const struct retired *r)
  * Examines the newest entry first and moves busy entries to the end, so that the cost of a call does
  * not depend on the length of the list and every entry is reached.
  */
-static void sweep(void)
+static void sweep_retired(void)
 {
     pthread_mutex_lock(&retired_lock);
     for (unsigned busy = 0; retired && busy < SWEEP_BUSY;) {
         struct retired *r = retired;
 
-        if (!ends(r)) {
+        if (!end_retired(r)) {
             first_to_last();
             busy++;
             continue;
@@ -118,7 +118,7 @@ static void sweep(void)
 }
 
 /* Nothing is waited for: a launch that was issued before finds the object, calls do not. */
-static CUresult withdraw(struct sg_texobj *o)
+static CUresult withdraw_texture(struct sg_texobj *o)
 {
     struct retired *r;
 
@@ -129,7 +129,7 @@ static CUresult withdraw(struct sg_texobj *o)
     *r = (struct retired){NULL, o->obj.handle, (enum sg_type)o->obj.type};
     enter_first(r);
     pthread_mutex_unlock(&retired_lock);
-    sweep();
+    sweep_retired();
     return CUDA_SUCCESS;
 }
 
@@ -139,7 +139,7 @@ CUresult sgd_cuTexObjectDestroy(CUtexObject texObject)
     if (!texObject)
         return CUDA_SUCCESS;
     SG_OBJECT(struct sg_texobj, o, sg_texobj_get(texObject, SG_T_TEXOBJ, &o));
-    return withdraw(o);
+    return withdraw_texture(o);
 }
 
 CUresult sgd_cuSurfObjectDestroy(CUsurfObject surfObject)
@@ -147,7 +147,7 @@ CUresult sgd_cuSurfObjectDestroy(CUsurfObject surfObject)
     if (!surfObject)
         return CUDA_SUCCESS;
     SG_OBJECT(struct sg_texobj, o, sg_texobj_get(surfObject, SG_T_SURFOBJ, &o));
-    return withdraw(o);
+    return withdraw_texture(o);
 }
 
 CUresult sgd_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, struct sg_texobj *o)

@@ -79,7 +79,7 @@ CUresult sgd_cuParamSetTexRef(CUfunction hfunc, int texunit, struct sg_texref *t
 /* ---- binding ---- */
 
 /* Binds res if an object can be created from it. */
-static CUresult bind(struct sg_texref *t, const CUDA_RESOURCE_DESC *res, CUdeviceptr address)
+static CUresult bind_reference(struct sg_texref *t, const CUDA_RESOURCE_DESC *res, CUdeviceptr address)
 {
     SG_AUTO struct sg_texobj *o = NULL;
     CUDA_TEXTURE_DESC plain = {.flags = CU_TRSF_NORMALIZED_COORDINATES};
@@ -111,7 +111,7 @@ CUresult sgd_cuTexRefSetArray(struct sg_texref *t, CUarray hArray, unsigned int 
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = hArray};
 
     /* Documented as necessary; a driver takes 0, too (driver 580). */
-    return Flags == CU_TRSA_OVERRIDE_FORMAT || !Flags ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
+    return Flags == CU_TRSA_OVERRIDE_FORMAT || !Flags ? bind_reference(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuTexRefSetMipmappedArray(struct sg_texref *t, CUmipmappedArray hMipmappedArray,
@@ -120,7 +120,7 @@ CUresult sgd_cuTexRefSetMipmappedArray(struct sg_texref *t, CUmipmappedArray hMi
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
                               .res.mipmap.hMipmappedArray = hMipmappedArray};
 
-    return Flags == CU_TRSA_OVERRIDE_FORMAT ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
+    return Flags == CU_TRSA_OVERRIDE_FORMAT ? bind_reference(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuTexRefSetAddress_v2(size_t *ByteOffset, struct sg_texref *t, CUdeviceptr dptr, size_t bytes)
@@ -137,7 +137,7 @@ CUresult sgd_cuTexRefSetAddress_v2(size_t *ByteOffset, struct sg_texref *t, CUde
     res.res.linear.sizeInBytes = bytes + dptr % align;
     SG_GET(res.res.linear.format, t, format);
     SG_GET(res.res.linear.numChannels, t, channels);
-    r = bind(t, &res, dptr);
+    r = bind_reference(t, &res, dptr);
     if (r == CUDA_SUCCESS && ByteOffset)
         *ByteOffset = dptr % align;
     return r;
@@ -154,7 +154,7 @@ CUresult sgd_cuTexRefSetAddress2D_v3(struct sg_texref *t, const CUDA_ARRAY_DESCR
     res.res.pitch2D.width = desc->Width;
     res.res.pitch2D.height = desc->Height;
     res.res.pitch2D.pitchInBytes = Pitch;
-    CUresult r = bind(t, &res, dptr);
+    CUresult r = bind_reference(t, &res, dptr);
 
     if (r == CUDA_SUCCESS) {
         SG_SET(t, format, desc->Format);
@@ -207,7 +207,7 @@ CUresult sgd_cuSurfRefSetArray(struct sg_texref *t, CUarray hArray, unsigned int
 {
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = hArray};
 
-    return Flags == 0 ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
+    return Flags == 0 ? bind_reference(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuSurfRefGetArray(CUarray *phArray, struct sg_texref *t)

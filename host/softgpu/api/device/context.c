@@ -12,7 +12,7 @@
 
 /* ---- the thread's stack of contexts ---- */
 
-static CUresult push(struct sg_tls *t, struct sg_ctx *ctx)
+static CUresult push_context(struct sg_tls *t, struct sg_ctx *ctx)
 {
     if (t->depth == t->cap) {
         unsigned cap = t->cap ? 2 * t->cap : 8;
@@ -28,7 +28,7 @@ static CUresult push(struct sg_tls *t, struct sg_ctx *ctx)
     return CUDA_SUCCESS;
 }
 
-static void pop(struct sg_tls *t)
+static void pop_context(struct sg_tls *t)
 {
     sg_obj_put(&t->stack[--t->depth]->obj);
 }
@@ -70,14 +70,14 @@ CUresult sgd_cuCtxPushCurrent_v2(struct sg_tls *t, CUcontext ctx)
 {
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
-    return c ? push(t, c) : CUDA_ERROR_INVALID_CONTEXT;
+    return c ? push_context(t, c) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult sgd_cuCtxPopCurrent_v2(struct sg_tls *t, CUcontext *pctx)
 {
     if (pctx)
         *pctx = SG_HANDLE(CUcontext, t->stack[t->depth - 1]);
-    pop(t);
+    pop_context(t);
     return CUDA_SUCCESS;
 }
 
@@ -85,7 +85,7 @@ CUresult sgd_cuCtxSetCurrent(struct sg_tls *t, CUcontext ctx)
 {
     if (!ctx) {
         if (t->depth)
-            pop(t);
+            pop_context(t);
         return CUDA_SUCCESS;
     }
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
@@ -93,8 +93,8 @@ CUresult sgd_cuCtxSetCurrent(struct sg_tls *t, CUcontext ctx)
     if (!c)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (t->depth)
-        pop(t);
-    return push(t, c);
+        pop_context(t);
+    return push_context(t, c);
 }
 
 /* ---- creation ---- */
@@ -121,7 +121,7 @@ static CUresult ctx_create(CUcontext *pctx, unsigned flags, CUdevice dev, unsign
     if (r != CUDA_SUCCESS)
         return r;
     ctx->api_version = api;
-    r = push(t, ctx);
+    r = push_context(t, ctx);
     if (r == CUDA_SUCCESS)
         *pctx = SG_HANDLE(CUcontext, ctx);
     else
@@ -169,7 +169,7 @@ CUresult sgd_cuCtxDestroy_v2(struct sg_tls *t, CUcontext ctx)
     sg_ctx_teardown(c);
     sg_stream_retire(c->legacy);
     if (t->depth && t->stack[t->depth - 1] == c)
-        pop(t);
+        pop_context(t);
     return CUDA_SUCCESS;
 }
 

@@ -7,17 +7,17 @@
 
 #include "lib/driver/driver.h"
 
-static CUresult told(const char *call, CUresult r)
+static CUresult log_refusal(const char *call, CUresult r)
 {
     return r == CUDA_ERROR_NOT_SUPPORTED ? sg_fail(r, "%s: no GPU core dump is written", call) : r;
 }
 
 CUresult sgd_cuCoredumpSetAttribute(struct sg_ctx *ctx, CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    return told("cuCoredumpSetAttribute", cua_coredump_set(&ctx->coredump, attrib, value, size));
+    return log_refusal("cuCoredumpSetAttribute", cua_coredump_set(&ctx->coredump, attrib, value, size));
 }
 
 CUresult sgd_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    return told("cuCoredumpSetAttributeGlobal", cua_coredump_set(NULL, attrib, value, size));
+    return log_refusal("cuCoredumpSetAttributeGlobal", cua_coredump_set(NULL, attrib, value, size));
 }

@@ -38,7 +38,7 @@ static _Atomic uint64_t next_split = 1;
 
 /* ---- resources ---- */
 
-static bool overlap(const struct sg_sms *a, const struct sg_sms *b)
+static bool sms_overlap(const struct sg_sms *a, const struct sg_sms *b)
 {
     for (unsigned i = 0; i < SG_SM_WORDS; i++) {
         if (a->bits[i] & b->bits[i])
@@ -47,7 +47,7 @@ static bool overlap(const struct sg_sms *a, const struct sg_sms *b)
     return false;
 }
 
-static void add(struct sg_sms *to, const struct sg_sms *s)
+static void add_sms(struct sg_sms *to, const struct sg_sms *s)
 {
     to->count += s->count;
     for (unsigned i = 0; i < SG_SM_WORDS; i++)
@@ -55,7 +55,7 @@ static void add(struct sg_sms *to, const struct sg_sms *s)
 }
 
 /* Removes the n lowest multiprocessors from *from and returns them. */
-static struct sg_sms take(struct sg_sms *from, unsigned n)
+static struct sg_sms take_sms(struct sg_sms *from, unsigned n)
 {
     struct sg_sms out = {0};
 
@@ -78,14 +78,14 @@ static struct sg_sms all_of(int device)
 
     memset(all.bits, 0xff, sizeof(all.bits));
     all.count = 64 * SG_SM_WORDS;
-    return take(&all, (unsigned)sg_attr(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    return take_sms(&all, (unsigned)sg_attr(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
 }
 
 /*
  * The guideline of cuda.h for each architecture; if there are fewer multiprocessors, all of them
  * form a group. The alignment divides their number, as required by CUdevSmResource.
  */
-static void granularity(int device, unsigned count, bool ignore, unsigned *min, unsigned *align)
+static void sm_granularity(int device, unsigned count, bool ignore, unsigned *min, unsigned *align)
 {
     int major = sg_attr(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 
@@ -103,8 +103,8 @@ static void resource_fill(CUdevResource *out, const struct hidden *h, bool ignor
     out->type = CU_DEV_RESOURCE_TYPE_SM;
     memcpy(out->_internal_padding, h, sizeof(*h));
     out->sm.smCount = h->sms.count;
-    granularity(h->device, h->sms.count, ignore, &out->sm.minSmPartitionSize,
-                &out->sm.smCoscheduledAlignment);
+    sm_granularity(h->device, h->sms.count, ignore, &out->sm.minSmPartitionSize,
+                   &out->sm.smCoscheduledAlignment);
 }
 
 static CUresult resource_read(const char *call, const CUdevResource *r, struct hidden *h)
@@ -178,7 +178,7 @@ CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
     if (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
         sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9)
         return CUDA_ERROR_INVALID_VALUE;
-    granularity(h.device, h.sms.count, ignore, &min, &align);
+    sm_granularity(h.device, h.sms.count, ignore, &min, &align);
     min = minCount > min ? minCount : min;
     groups = min > h.sms.count ? 0 : h.sms.count / ((min + align - 1) / align * align);
     min = groups ? (min + align - 1) / align * align : min;
@@ -194,7 +194,7 @@ CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
     h.split = atomic_fetch_add(&next_split, 1);
     for (unsigned i = 0; i < *nbGroups; i++) {
         part = h;
-        part.sms = take(&h.sms, min);
+        part.sms = take_sms(&h.sms, min);
         resource_fill(&result[i], &part, ignore);
     }
     if (remaining) {
@@ -262,7 +262,7 @@ CUresult sgd_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, 
     if (h.split && !h.rest)
         return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                        "cuDevSmResourceSplit: a group is split again through a green context only");
-    granularity(h.device, h.sms.count, false, &min, &align);
+    sm_granularity(h.device, h.sms.count, false, &min, &align);
     rest = h;
     /* Writes nothing before all groups are known to fit. */
     for (unsigned i = 0; i < nbGroups; i++) {
@@ -276,7 +276,7 @@ CUresult sgd_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, 
             return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                            "cuDevSmResourceSplit: group %u gets no multiprocessors: %u of %u are left", i,
                            rest.sms.count, h.sms.count);
-        take(&rest.sms, n[i]);
+        take_sms(&rest.sms, n[i]);
     }
     h.split = rest.split = atomic_fetch_add(&next_split, 1);
     h.rest = 0;
@@ -284,7 +284,7 @@ CUresult sgd_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, 
     for (unsigned i = 0; i < nbGroups; i++) {
         if (result) {
             part = h;
-            part.sms = take(&h.sms, n[i]);
+            part.sms = take_sms(&h.sms, n[i]);
             resource_fill(&result[i], &part, false);
         }
         groupParams[i].smCount = n[i];
@@ -318,10 +318,10 @@ CUresult sgd_cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource 
             continue;
         }
         if (!h.split || h.split != first.split || h.device != first.device || i >= RESOURCES_MAX ||
-            overlap(&first.sms, &h.sms))
+            sms_overlap(&first.sms, &h.sms))
             return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                            "cuDevResourceGenerateDesc: not different results of one split");
-        add(&first.sms, &h.sms);
+        add_sms(&first.sms, &h.sms);
     }
     d = calloc(1, sizeof(*d));
     if (!d)

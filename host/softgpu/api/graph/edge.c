@@ -14,7 +14,7 @@ struct list {
     bool lossy;            /* edge data that is not ordinary was dropped for lack of an array */
 };
 
-static void put(struct list *l, const struct sg_node *a, const struct sg_node *b, CUgraphEdgeData edge)
+static void put_edge(struct list *l, const struct sg_node *a, const struct sg_node *b, CUgraphEdgeData edge)
 {
     if (l->a && l->n < l->room) {
         l->a[l->n] = SG_HANDLE(CUgraphNode, a);
@@ -27,7 +27,7 @@ static void put(struct list *l, const struct sg_node *a, const struct sg_node *b
     l->n++;
 }
 
-static CUresult finish(struct list *l, size_t *n)
+static CUresult finish_list(struct list *l, size_t *n)
 {
     if (l->lossy)
         return CUDA_ERROR_LOSSY_QUERY;
@@ -49,9 +49,9 @@ CUresult sgd_cuGraphGetNodes(struct sg_graph *g, CUgraphNode *nodes, size_t *num
     pthread_mutex_lock(&sg_graph_lock);
     sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++)
-        put(&l, g->nodes[i], NULL, ordinary);
+        put_edge(&l, g->nodes[i], NULL, ordinary);
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, numNodes);
+    return finish_list(&l, numNodes);
 }
 
 CUresult sgd_cuGraphGetRootNodes(struct sg_graph *g, CUgraphNode *rootNodes, size_t *numRootNodes)
@@ -62,10 +62,10 @@ CUresult sgd_cuGraphGetRootNodes(struct sg_graph *g, CUgraphNode *rootNodes, siz
     sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         if (!g->nodes[i]->ndeps)
-            put(&l, g->nodes[i], NULL, ordinary);
+            put_edge(&l, g->nodes[i], NULL, ordinary);
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, numRootNodes);
+    return finish_list(&l, numRootNodes);
 }
 
 CUresult sgd_cuGraphGetEdges_v2(struct sg_graph *g, CUgraphNode *from, CUgraphNode *to,
@@ -77,10 +77,10 @@ CUresult sgd_cuGraphGetEdges_v2(struct sg_graph *g, CUgraphNode *from, CUgraphNo
     sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
-            put(&l, g->nodes[i]->deps[k], g->nodes[i], sg_node_edge(g->nodes[i], k));
+            put_edge(&l, g->nodes[i]->deps[k], g->nodes[i], sg_node_edge(g->nodes[i], k));
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, numEdges);
+    return finish_list(&l, numEdges);
 }
 
 CUresult sgd_cuGraphNodeGetDependencies_v2(struct sg_node *n, CUgraphNode *dependencies,
@@ -90,9 +90,9 @@ CUresult sgd_cuGraphNodeGetDependencies_v2(struct sg_node *n, CUgraphNode *depen
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t k = 0; k < n->ndeps; k++)
-        put(&l, n->deps[k], NULL, sg_node_edge(n, k));
+        put_edge(&l, n->deps[k], NULL, sg_node_edge(n, k));
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, numDependencies);
+    return finish_list(&l, numDependencies);
 }
 
 static int by_creation(const void *pa, const void *pb)
@@ -119,7 +119,7 @@ static bool put_users(struct list *l, const struct sg_node *n)
     memcpy(users, n->users, n->nusers * sizeof(*users));
     qsort(users, n->nusers, sizeof(*users), by_creation);
     for (size_t i = 0; i < n->nusers; i++)
-        put(l, users[i].node, NULL, sg_node_edge(users[i].node, users[i].dep));
+        put_edge(l, users[i].node, NULL, sg_node_edge(users[i].node, users[i].dep));
     free(users);
     return true;
 }
@@ -133,7 +133,7 @@ CUresult sgd_cuGraphNodeGetDependentNodes_v2(struct sg_node *n, CUgraphNode *dep
     const bool ok = put_users(&l, n);
 
     pthread_mutex_unlock(&sg_graph_lock);
-    return ok ? finish(&l, numDependentNodes) : CUDA_ERROR_OUT_OF_MEMORY;
+    return ok ? finish_list(&l, numDependentNodes) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Checks edge data as cuda.h documents. */
@@ -153,8 +153,8 @@ static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const 
            from->type == CU_GRAPH_NODE_TYPE_KERNEL && to->type == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
-static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
-                      const CUgraphEdgeData *edge, size_t n, bool remove)
+static CUresult change_edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
+                             const CUgraphEdgeData *edge, size_t n, bool remove)
 {
     struct sg_node **a = NULL, **b = NULL;
     CUresult r;
@@ -188,11 +188,11 @@ static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraph
 CUresult sgd_cuGraphAddDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                                        const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(g, from, to, edgeData, numDependencies, false);
+    return change_edges(g, from, to, edgeData, numDependencies, false);
 }
 
 CUresult sgd_cuGraphRemoveDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                                           const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(g, from, to, edgeData, numDependencies, true);
+    return change_edges(g, from, to, edgeData, numDependencies, true);
 }

@@ -61,7 +61,8 @@ static CUresult make_locked(struct sg_graph_exec *x, struct sg_graph *g, const s
 }
 
 /* An executable graph is of the context that was current: with it goes the handle. */
-static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long flags, struct made *made)
+static CUresult instantiate_graph(CUgraphExec *out, CUgraph hGraph, unsigned long long flags,
+                                  struct made *made)
 {
     const unsigned long long known = SG_INSTANTIATE_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     struct sg_graph_exec *x;
@@ -102,7 +103,7 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
 {
     struct made made;
 
-    return instantiate(phGraphExec, hGraph, flags, &made);
+    return instantiate_graph(phGraphExec, hGraph, flags, &made);
 }
 
 static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
@@ -113,7 +114,7 @@ static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *p
 
     if (logBuffer && bufferSize)
         logBuffer[0] = '\0';
-    r = instantiate(out, hGraph, 0, &made);
+    r = instantiate_graph(out, hGraph, 0, &made);
     if (phErrorNode)
         *phErrorNode = (CUgraphNode)(uintptr_t)made.node;
     return r;
@@ -138,7 +139,7 @@ CUresult sgd_cuGraphInstantiateWithParams(struct sg_ctx *ctx, CUgraphExec *phGra
         upload = NULL;
         return r;
     }
-    r = instantiate(phGraphExec, hGraph, instantiateParams->flags, &made);
+    r = instantiate_graph(phGraphExec, hGraph, instantiateParams->flags, &made);
     instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.node;
     instantiateParams->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : made.why;
     return r;

@@ -220,7 +220,7 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
     return CUDA_SUCCESS;
 }
 
-static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg_graph **out)
+static CUresult clone_graph(struct sg_graph *g, const struct sg_graph *into, struct sg_graph **out)
 {
     struct sg_graph *to = sg_graph_new();
     CUresult r;
@@ -251,7 +251,7 @@ static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg
 CUresult sgd_cuGraphClone(CUgraph *phGraphClone, struct sg_graph *g)
 {
     SG_AUTO struct sg_graph *to = NULL;
-    CUresult r = clone(g, NULL, &to);
+    CUresult r = clone_graph(g, NULL, &to);
 
     if (r == CUDA_SUCCESS)
         *phGraphClone = SG_HANDLE(CUgraph, to);
@@ -288,7 +288,7 @@ CUresult sgd_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     /* In a single critical section: g may be moved below another graph, and the copy would keep
        the old level. */
     pthread_mutex_lock(&sg_graph_lock);
-    r = clone(child, g, &copy);
+    r = clone_graph(child, g, &copy);
     if (r == CUDA_SUCCESS) {
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
                          copy, NULL);

@@ -263,7 +263,7 @@ static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struc
 }
 
 /* The same nodes with the same edges; allowed differences depend on the type. */
-static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program *p, uint64_t *node)
+static CUgraphExecUpdateResult update_exec(struct sg_graph_exec *x, struct sg_program *p, uint64_t *node)
 {
     CUgraphInstantiateResult why;
 
@@ -299,7 +299,7 @@ CUresult sgd_cuGraphExecUpdate_v2(struct sg_graph_exec *x, struct sg_graph *g,
     pthread_mutex_lock(&sg_graph_lock);
     r = g->owned ? sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphExecUpdate: the graph belongs to a node")
                  : sg_program_new(g, &p, NULL, NULL);
-    info.result = r == CUDA_SUCCESS ? update(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
+    info.result = r == CUDA_SUCCESS ? update_exec(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
     if (info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
         set_program(x, p);
         p = NULL;

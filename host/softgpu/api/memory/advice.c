@@ -7,7 +7,7 @@
 
 #include "lib/driver/driver.h"
 
-static bool alive(uint64_t id, uint64_t start)
+static bool range_is_alive(uint64_t id, uint64_t start)
 {
     struct sg_mem_info info;
 
@@ -47,7 +47,7 @@ CUresult sgd_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advic
                 : cua_advice_place(&location, &at); /* ignored, but one that exists (driver 580) */
     if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         r = CUDA_ERROR_INVALID_VALUE;
-    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
+    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, range_is_alive) : r;
 }
 
 CUresult sgd_cuMemPrefetchAsync_v2(struct sg_ctx *ctx, CUdeviceptr devPtr, size_t count,
@@ -62,7 +62,7 @@ CUresult sgd_cuMemPrefetchAsync_v2(struct sg_ctx *ctx, CUdeviceptr devPtr, size_
         r = check_location(&location, CUDA_ERROR_INVALID_DEVICE, &at);
     if (r == CUDA_SUCCESS)
         r = sg_stream_get(ctx, hStream, &s);
-    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, CUA_PREFETCHED, at, alive) : r;
+    return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, CUA_PREFETCHED, at, range_is_alive) : r;
 }
 
 /* Checks a batch of n ranges, with or without locations (nlocs 0). */

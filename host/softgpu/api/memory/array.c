@@ -130,14 +130,14 @@ static void end_array(CUDA_MEMCPY3D *p, bool dst, CUarray a, size_t offset)
     }
 }
 
-static CUDA_MEMCPY3D row(size_t n)
+static CUDA_MEMCPY3D copy_of_row(size_t n)
 {
     return (CUDA_MEMCPY3D){.WidthInBytes = n, .Height = 1, .Depth = 1};
 }
 
 static CUDA_MEMCPY3D d_to_a(CUarray a, size_t offset, CUdeviceptr d, size_t n)
 {
-    CUDA_MEMCPY3D p = row(n);
+    CUDA_MEMCPY3D p = copy_of_row(n);
 
     end_array(&p, true, a, offset);
     p.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -147,7 +147,7 @@ static CUDA_MEMCPY3D d_to_a(CUarray a, size_t offset, CUdeviceptr d, size_t n)
 
 static CUDA_MEMCPY3D a_to_d(CUdeviceptr d, CUarray a, size_t offset, size_t n)
 {
-    CUDA_MEMCPY3D p = row(n);
+    CUDA_MEMCPY3D p = copy_of_row(n);
 
     end_array(&p, false, a, offset);
     p.dstMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -157,7 +157,7 @@ static CUDA_MEMCPY3D a_to_d(CUdeviceptr d, CUarray a, size_t offset, size_t n)
 
 static CUDA_MEMCPY3D h_to_a(CUarray a, size_t offset, const void *h, size_t n)
 {
-    CUDA_MEMCPY3D p = row(n);
+    CUDA_MEMCPY3D p = copy_of_row(n);
 
     end_array(&p, true, a, offset);
     p.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -167,7 +167,7 @@ static CUDA_MEMCPY3D h_to_a(CUarray a, size_t offset, const void *h, size_t n)
 
 static CUDA_MEMCPY3D a_to_h(void *h, CUarray a, size_t offset, size_t n)
 {
-    CUDA_MEMCPY3D p = row(n);
+    CUDA_MEMCPY3D p = copy_of_row(n);
 
     end_array(&p, false, a, offset);
     p.dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -177,7 +177,7 @@ static CUDA_MEMCPY3D a_to_h(void *h, CUarray a, size_t offset, size_t n)
 
 static CUDA_MEMCPY3D a_to_a(CUarray d, size_t doffset, CUarray s, size_t soffset, size_t n)
 {
-    CUDA_MEMCPY3D p = row(n);
+    CUDA_MEMCPY3D p = copy_of_row(n);
 
     end_array(&p, true, d, doffset);
     end_array(&p, false, s, soffset);

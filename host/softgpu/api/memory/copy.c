@@ -20,8 +20,8 @@ static CUresult one_row(struct sg_copy *c, enum sg_place dp, enum sg_place sp, C
     return sg_copy_issue(ctx, stream, c, async, src_pageable, dst_pageable);
 }
 
-static CUresult linear(enum sg_place dp, uint64_t dst, enum sg_place sp, uint64_t src, size_t n,
-                       CUstream stream, bool async)
+static CUresult copy_linear(enum sg_place dp, uint64_t dst, enum sg_place sp, uint64_t src, size_t n,
+                            CUstream stream, bool async)
 {
     struct sg_copy c = {.dst = (uint8_t *)dst, .src = (const uint8_t *)src, .width = n};
 
@@ -30,68 +30,68 @@ static CUresult linear(enum sg_place dp, uint64_t dst, enum sg_place sp, uint64_
 
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_LEGACY, false);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr d, const void *h, size_t n)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_PER_THREAD, false);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *h, CUdeviceptr d, size_t n)
 {
-    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_LEGACY, false);
+    return copy_linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *h, CUdeviceptr d, size_t n)
 {
-    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_PER_THREAD, false);
+    return copy_linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_LEGACY, false);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_PER_THREAD, false);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *h, size_t n, CUstream stream)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, stream, true);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_HOST, PTR(h), n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *h, CUdeviceptr d, size_t n, CUstream stream)
 {
-    return linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, stream, true);
+    return copy_linear(SG_PLACE_HOST, PTR(h), SG_PLACE_DEVICE, d, n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, stream, true);
+    return copy_linear(SG_PLACE_DEVICE, d, SG_PLACE_DEVICE, s, n, stream, true);
 }
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_LEGACY, false);
+    return copy_linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_LEGACY, false);
 }
 
 CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n)
 {
-    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_PER_THREAD, false);
+    return copy_linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, SG_PER_THREAD, false);
 }
 
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream)
 {
-    return linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, stream, true);
+    return copy_linear(SG_PLACE_ANY, d, SG_PLACE_ANY, s, n, stream, true);
 }
 
 /* ---- between contexts: each side is reached by the device of its own ---- */
 
-static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n, CUstream stream,
-                     bool async)
+static CUresult copy_peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n,
+                          CUstream stream, bool async)
 {
     SG_CTX(ctx);
     (void)ctx;
@@ -119,30 +119,30 @@ static CUresult wait_for_other(CUcontext handle)
 
 /* Documented: serialised with all work of both contexts. The copy itself belongs to the current
    context. */
-static CUresult serialised(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
-                           CUstream stream)
+static CUresult copy_serialised(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
+                                CUstream stream)
 {
     CUresult r = wait_for_other(sc);
 
     if (r == CUDA_SUCCESS)
         r = wait_for_other(dc);
     if (r == CUDA_SUCCESS)
-        r = peer(d, dc, s, sc, n, stream, false);
+        r = copy_peer(d, dc, s, sc, n, stream, false);
     return r == CUDA_SUCCESS && dc != sc ? cuStreamSynchronize(stream) : r;
 }
 
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
 {
-    return serialised(d, dc, s, sc, n, SG_LEGACY);
+    return copy_serialised(d, dc, s, sc, n, SG_LEGACY);
 }
 
 CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
 {
-    return serialised(d, dc, s, sc, n, SG_PER_THREAD);
+    return copy_serialised(d, dc, s, sc, n, SG_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
                                    CUstream stream)
 {
-    return peer(d, dc, s, sc, n, stream, true);
+    return copy_peer(d, dc, s, sc, n, stream, true);
 }

@@ -7,8 +7,8 @@ static bool type_ok(CUmemorytype type)
     return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
 
-static CUresult strided(struct sg_copy_side *dst, struct sg_copy_side *src, size_t w, size_t h, size_t d,
-                        CUstream stream, bool async)
+static CUresult copy_strided(struct sg_copy_side *dst, struct sg_copy_side *src, size_t w, size_t h, size_t d,
+                             CUstream stream, bool async)
 {
     bool dst_pageable, src_pageable;
     struct sg_copy c;
@@ -44,7 +44,7 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream
     struct sg_copy_side dst = {
         p->dstMemoryType, SG_COPY_BASE(p, dst), p->dstXInBytes, p->dstY, 0, p->dstPitch, 0, NULL};
 
-    return strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
+    return copy_strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
 }
 
 CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *p)
@@ -81,7 +81,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
     if (!p || p->srcLOD || p->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
     sg_copy_sides(p, &dst, &src);
-    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
+    return copy_strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
 }
 
 CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *p)
@@ -118,7 +118,7 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     struct sg_copy_side dst = {p->dstMemoryType, SG_COPY_BASE(p, dst), p->dstXInBytes, p->dstY,
                                p->dstZ,          p->dstPitch,          p->dstHeight,   dc};
 
-    return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
+    return copy_strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
 }
 
 CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *p)

@@ -22,7 +22,7 @@ static const struct cua_memory_ops ops = {
 };
 
 /* why: name of the missing feature, or NULL. */
-static CUresult told(const char *call, CUresult r, const char *why)
+static CUresult refuse_import(const char *call, CUresult r, const char *why)
 {
     return r == CUDA_ERROR_NOT_SUPPORTED && why ? sg_fail(r, "%s: %s", call, why) : r;
 }
@@ -33,7 +33,7 @@ CUresult sgd_cuImportExternalMemory(CUexternalMemory *extMem_out,
     const char *why = NULL;
     CUresult r = cua_external_memory_import(&ops, extMem_out, memHandleDesc, &why);
 
-    return told("cuImportExternalMemory", r, why);
+    return refuse_import("cuImportExternalMemory", r, why);
 }
 
 CUresult sgd_cuDestroyExternalMemory(CUexternalMemory extMem)
@@ -62,7 +62,7 @@ cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemo
     SG_CTX(ctx);
     (void)ctx;
     r = cua_external_memory_array(mipmap, extMem, mipmapDesc, &why);
-    return told("cuExternalMemoryGetMappedMipmappedArray", r, why);
+    return refuse_import("cuExternalMemoryGetMappedMipmappedArray", r, why);
 }
 
 /* No memory of this device has a dma-buf; invalid arguments are distinguished as by the guest's

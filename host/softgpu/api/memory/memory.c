@@ -56,7 +56,7 @@ static void drain_owner(const struct sg_mem_info *info, struct sg_ctx *current)
 }
 
 /* Nothing that could be freed: with no context to look in, that is the error. */
-static CUresult unknown(const struct sg_ctx *ctx, CUresult r)
+static CUresult unknown_address(const struct sg_ctx *ctx, CUresult r)
 {
     struct sg_ctx *none = NULL;
 
@@ -80,7 +80,7 @@ CUresult sgd_cuMemFree_v2(struct sg_ctx *ctx, CUdeviceptr dptr)
         return r;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
         (info.imported && !info.async) || (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
-        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
+        return unknown_address(ctx, CUDA_ERROR_INVALID_VALUE);
     if (info.graph) {
         struct sg_graph_memory *m;
 
@@ -157,7 +157,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     SG_CTX_OR_NONE(ctx);
     SG_NOT_CAPTURING();
     if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_HOST)
-        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
+        return unknown_address(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
     return sg_mem_release_same(addr, info.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -188,12 +188,12 @@ CUresult sgd_cuMemHostUnregister(struct sg_ctx *ctx, void *p)
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
     if (!p)
-        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
+        return unknown_address(ctx, CUDA_ERROR_INVALID_VALUE);
     if (!sg_mem_find(addr, &info))
-        return unknown(ctx, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+        return unknown_address(ctx, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     /* allocated, or inside a registered range */
     if (info.base != addr || info.kind != SG_MEM_REGISTERED)
-        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
+        return unknown_address(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
     return sg_mem_release_same(addr, info.id) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

@@ -69,7 +69,7 @@ static void phys_free(struct sg_obj *obj)
     free(p);
 }
 
-static bool granular(uint64_t v)
+static bool is_granular(uint64_t v)
 {
     return v && v % SG_GRANULARITY == 0;
 }
@@ -153,7 +153,7 @@ CUresult sgd_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, cons
     struct sg_phys *p;
     CUresult r;
 
-    if (!handle || flags || !granular(size))
+    if (!handle || flags || !is_granular(size))
         return CUDA_ERROR_INVALID_VALUE;
     r = check_prop(prop);
     if (r != CUDA_SUCCESS)
@@ -210,7 +210,7 @@ CUresult sgd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle
 
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
+    if (!sg_share_look(fd, tail_magic, &tail) || !is_granular(tail.bytes))
         return sg_fail(errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE,
                        "cuMemImportFromShareableHandle: %s",
                        errno == ENOMEM ? "no memory to look at it" : "not memory that was exported");
@@ -292,7 +292,7 @@ CUresult sgd_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment
 {
     uint64_t base;
 
-    if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
+    if (!ptr || flags || !is_granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
         alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < SG_GRANULARITY)
@@ -346,7 +346,7 @@ static bool reservation_at(uint64_t addr, struct btr_item *item)
     return btr_floor(&reservations, addr, item) && addr - item->key < item->weight;
 }
 
-static bool reserved(uint64_t base, uint64_t size)
+static bool is_reserved(uint64_t base, uint64_t size)
 {
     struct btr_item item;
 
@@ -363,13 +363,13 @@ CUresult sgd_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
 
     SG_AUTO struct sg_phys *p = SG_LOOKUP(handle, SG_T_PHYS);
 
-    if (!p || flags || offset || !granular(size) || !granular(ptr) || size > p->size)
+    if (!p || flags || offset || !is_granular(size) || !is_granular(ptr) || size > p->size)
         return r;
     m = calloc(1, sizeof(*m));
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    if (reserved(ptr, size) && !overlaps_mapping(ptr, size))
+    if (is_reserved(ptr, size) && !overlaps_mapping(ptr, size))
         r = btr_reserve(&mappings) ? place_pages(ptr, size, p) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
         sg_obj_get(&p->obj);
@@ -403,7 +403,7 @@ static bool only_whole_mappings(uint64_t base, uint64_t size)
     struct btr_item item;
     bool any = false;
 
-    if (!reserved(base, size) || (first && first->base != base))
+    if (!is_reserved(base, size) || (first && first->base != base))
         return false;
     for (uint64_t at = base; btr_ceiling(&mappings, at, &item) && item.key - base < size;
          at = item.key + item.weight) {
@@ -419,7 +419,7 @@ CUresult sgd_cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     struct sg_ctx *ctx;
 
-    if (!granular(ptr) || !granular(size) || ptr + size < ptr)
+    if (!is_granular(ptr) || !is_granular(size) || ptr + size < ptr)
         return r;
     if (sg_current_raw(&ctx) == CUDA_SUCCESS)
         sg_ctx_drain(ctx);
@@ -469,7 +469,7 @@ CUresult sgd_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
 {
     CUresult r = CUDA_SUCCESS;
 
-    if (!desc || !count || !granular(ptr) || !granular(size) || ptr + size < ptr)
+    if (!desc || !count || !is_granular(ptr) || !is_granular(size) || ptr + size < ptr)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||

@@ -39,8 +39,8 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
 }
 
 /* g: a graph to append to, or NULL. */
-static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode, struct sg_node *const *deps,
-                      size_t ndeps)
+static CUresult begin_capture(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode,
+                              struct sg_node *const *deps, size_t ndeps)
 {
     SG_AUTO struct sg_stream *s = NULL;
     SG_AUTO struct sg_graph *made = NULL;
@@ -77,12 +77,12 @@ static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode, 
 
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
-    return begin(hStream, NULL, mode, NULL, 0);
+    return begin_capture(hStream, NULL, mode, NULL, 0);
 }
 
 CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream)
 {
-    return begin(hStream, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, 0);
+    return begin_capture(hStream, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, 0);
 }
 
 /* Captures have ordinary edges only; a number that no graph has is not read. */
@@ -112,13 +112,13 @@ CUresult sgd_cuStreamBeginCaptureToGraph(CUstream hStream, struct sg_graph *g,
         return r;
     r = sg_nodes_get(g, dependencies, numDependencies, &deps);
     if (r == CUDA_SUCCESS)
-        r = begin(hStream, g, mode, deps, numDependencies);
+        r = begin_capture(hStream, g, mode, deps, numDependencies);
     sg_nodes_put(deps, numDependencies);
     return r;
 }
 
 /* Every captured node must precede a current dependency of the origin. */
-static bool joined(struct sg_capture *c)
+static bool streams_joined(struct sg_capture *c)
 {
     struct sg_graph *g = c->graph;
 
@@ -158,7 +158,7 @@ static CUresult end_locked(struct sg_stream *s, bool want, struct sg_graph **out
         r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* the capture ends nevertheless (driver 580) */
     else if (c->invalid)
         r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    else if (!joined(c))
+    else if (!streams_joined(c))
         r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     else if (!want && c->own) /* a capture into an existing graph does not return it again */
         r = CUDA_ERROR_INVALID_VALUE;

@@ -17,7 +17,7 @@
 /* ---- objects ---- */
 
 /* why: for the log, or NULL. */
-static CUresult told(const char *call, CUresult r, const char *why)
+static CUresult refuse_semaphore(const char *call, CUresult r, const char *why)
 {
     return r != CUDA_SUCCESS && why ? sg_fail(r, "%s: %s", call, why) : r;
 }
@@ -30,7 +30,7 @@ CUresult sgd_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
 
     if (r == CUDA_SUCCESS)
         r = cua_semaphore_import(extSem_out, semHandleDesc, &why);
-    return told("cuImportExternalSemaphore", r, why);
+    return refuse_semaphore("cuImportExternalSemaphore", r, why);
 }
 
 /* ---- operations ---- */
@@ -49,7 +49,7 @@ struct extsem_op {
 };
 
 /* The context under a stream that has ended: its own, or the green context; NULL: neither. */
-static struct sg_ctx *ended(const struct sg_stream *s)
+static struct sg_ctx *context_of_ended(const struct sg_stream *s)
 {
     if (!atomic_load(&s->ctx->alive) || s->ctx->abort)
         return s->ctx;
@@ -62,7 +62,7 @@ static int wait_for(struct vgp_extsem *sem, uint64_t value, const struct sg_stre
     int rc;
 
     while ((rc = vgp_extsem_wait(sem, value, SG_EXTSEM_SLICE)) == 0) {
-        struct sg_ctx *ctx = ended(s);
+        struct sg_ctx *ctx = context_of_ended(s);
 
         if (ctx) {
             atomic_store(&ctx->cut, true);
@@ -107,8 +107,8 @@ static void extsem_drop(struct sg_op *op)
     free(o);
 }
 
-static CUresult build(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
-                      struct sg_op **out)
+static CUresult build_semaphores(bool wait, const CUexternalSemaphore *handles, const void *params,
+                                 unsigned n, struct sg_op **out)
 {
     size_t size =
         wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
@@ -134,7 +134,7 @@ static CUresult build(bool wait, const CUexternalSemaphore *handles, const void 
         memcpy(o->handles, handles, n * sizeof(*handles));
         memcpy(o->params.any, params, n * size);
         r = cua_semaphores_get(wait, o->handles, n, o->sem, &why);
-        r = told(wait ? "wait" : "signal", r, why);
+        r = refuse_semaphore(wait ? "wait" : "signal", r, why);
     }
     if (r != CUDA_SUCCESS) {
         if (!o->sem)
@@ -146,11 +146,11 @@ static CUresult build(bool wait, const CUexternalSemaphore *handles, const void 
     return CUDA_SUCCESS;
 }
 
-static CUresult issue(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
-                      struct sg_stream *s)
+static CUresult issue_semaphores(bool wait, const CUexternalSemaphore *handles, const void *params,
+                                 unsigned n, struct sg_stream *s)
 {
     struct sg_op *op;
-    CUresult r = build(wait, handles, params, n, &op);
+    CUresult r = build_semaphores(wait, handles, params, n, &op);
 
     return r == CUDA_SUCCESS ? sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
@@ -159,14 +159,14 @@ CUresult sgd_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemAr
                                              const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
                                              unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(false, extSemArray, paramsArray, numExtSems, s);
+    return issue_semaphores(false, extSemArray, paramsArray, numExtSems, s);
 }
 
 CUresult sgd_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
                                            const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
                                            unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(true, extSemArray, paramsArray, numExtSems, s);
+    return issue_semaphores(true, extSemArray, paramsArray, numExtSems, s);
 }
 
 /* ---- nodes ---- */
@@ -180,13 +180,13 @@ static CUgraphNodeType type_of(bool wait)
 static CUresult node_op(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
                         struct sg_op **out)
 {
-    CUresult r = build(wait, handles, params, n, out);
+    CUresult r = build_semaphores(wait, handles, params, n, out);
 
     return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
-static CUresult add(bool wait, CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t ndeps,
-                    const CUexternalSemaphore *handles, const void *params, unsigned n)
+static CUresult add_node(bool wait, CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t ndeps,
+                         const CUexternalSemaphore *handles, const void *params, unsigned n)
 {
     struct sg_op *op;
     CUresult r = node_op(wait, handles, params, n, &op);
@@ -194,8 +194,8 @@ static CUresult add(bool wait, CUgraphNode *out, CUgraph g, const CUgraphNode *d
     return r != CUDA_SUCCESS ? r : sg_graph_add(out, g, deps, ndeps, type_of(wait), op, NULL, NULL);
 }
 
-static CUresult set(bool wait, struct sg_node *node, const CUexternalSemaphore *handles, const void *params,
-                    unsigned n)
+static CUresult set_node(bool wait, struct sg_node *node, const CUexternalSemaphore *handles,
+                         const void *params, unsigned n)
 {
     struct sg_op *op;
     CUresult r;
@@ -232,7 +232,7 @@ static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode, const C
 }
 
 /* The arrays belong to the node until its parameters change. */
-static CUresult get(bool wait, struct sg_node *node, struct extsem_op *out)
+static CUresult get_node(bool wait, struct sg_node *node, struct extsem_op *out)
 {
     if (node->type != type_of(wait))
         return CUDA_ERROR_INVALID_VALUE;
@@ -247,12 +247,12 @@ static CUresult get(bool wait, struct sg_node *node, struct extsem_op *out)
                                                           const CUgraphNode *dependencies, \
                                                           size_t numDependencies, const STRUCT *p) \
     { \
-        return add(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray, p->paramsArray, \
-                   p->numExtSems); \
+        return add_node(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray, \
+                        p->paramsArray, p->numExtSems); \
     } \
     CUresult sgd_cuGraphExternalSemaphores##KIND##NodeSetParams(struct sg_node *node, const STRUCT *p) \
     { \
-        return set(WAIT, node, p->extSemArray, p->paramsArray, p->numExtSems); \
+        return set_node(WAIT, node, p->extSemArray, p->paramsArray, p->numExtSems); \
     } \
     CUresult sgd_cuGraphExecExternalSemaphores##KIND##NodeSetParams(CUgraphExec hGraphExec, \
                                                                     CUgraphNode hNode, const STRUCT *p) \
@@ -262,7 +262,7 @@ static CUresult get(bool wait, struct sg_node *node, struct extsem_op *out)
     CUresult sgd_cuGraphExternalSemaphores##KIND##NodeGetParams(struct sg_node *node, STRUCT *p) \
     { \
         struct extsem_op o; \
-        CUresult r = get(WAIT, node, &o); \
+        CUresult r = get_node(WAIT, node, &o); \
 \
         if (r == CUDA_SUCCESS) \
             *p = (STRUCT){.extSemArray = o.handles, .paramsArray = o.params.FIELD, .numExtSems = o.n}; \

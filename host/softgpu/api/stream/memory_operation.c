@@ -18,7 +18,7 @@ struct memop_op {
     struct cua_memory_operation list[];
 };
 
-static bool satisfied(const struct cua_memory_operation *m)
+static bool wait_is_satisfied(const struct cua_memory_operation *m)
 {
     const bool wide = cua_memory_operation_width(m->type) == 8;
     uint64_t v = wide ? __atomic_load_n((uint64_t *)m->address, __ATOMIC_ACQUIRE)
@@ -51,7 +51,7 @@ static CUresult memop_once(const struct cua_memory_operation *m, struct sg_strea
     else if ((!wait && !info.writable) || !sg_mem_reachable(s->ctx->device, m->address, size, !wait))
         r = sg_unreachable(s, "stream memory operation");
     else if (wait)
-        *done = satisfied(m);
+        *done = wait_is_satisfied(m);
     else if (size == 8)
         __atomic_store_n((uint64_t *)m->address, m->value, __ATOMIC_SEQ_CST);
     else
@@ -90,7 +90,7 @@ static void memop_drop(struct sg_op *op)
     free(op);
 }
 
-static CUresult check(const struct cua_memory_operation *m)
+static CUresult check_operation(const struct cua_memory_operation *m)
 {
     struct sg_mem_info info;
     const uint64_t size = cua_memory_operation_width(m->type);
@@ -104,13 +104,14 @@ static CUresult check(const struct cua_memory_operation *m)
     return CUDA_SUCCESS;
 }
 
-static CUresult build(const struct cua_memory_operation *list, unsigned n, bool *waits, struct memop_op **out)
+static CUresult build_operations(const struct cua_memory_operation *list, unsigned n, bool *waits,
+                                 struct memop_op **out)
 {
     struct memop_op *o;
 
     *waits = false;
     for (unsigned i = 0; i < n; i++) {
-        CUresult r = check(&list[i]);
+        CUresult r = check_operation(&list[i]);
 
         if (r != CUDA_SUCCESS)
             return r;
@@ -142,18 +143,19 @@ bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
     return true;
 }
 
-static CUresult issue(struct sg_stream *s, const struct cua_memory_operation *list, unsigned n)
+static CUresult issue_operations(struct sg_stream *s, const struct cua_memory_operation *list, unsigned n)
 {
     struct memop_op *o;
     bool waits;
-    CUresult r = build(list, n, &waits, &o);
+    CUresult r = build_operations(list, n, &waits, &o);
 
     return r == CUDA_SUCCESS ? sg_issue(s, &o->op, waits ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
 
 /* Reads a batch; *left operations remain to be carried out. */
-static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags,
-                          struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX], unsigned *left)
+static CUresult translate_operations(unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags,
+                                     struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX],
+                                     unsigned *left)
 {
     CUresult r = flags ? CUDA_ERROR_INVALID_VALUE : cua_memory_operations_read(p, count, list);
 
@@ -173,10 +175,10 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
     struct memop_op *o;
     bool waits;
     unsigned n;
-    CUresult r = translate(p->count, p->paramArray, p->flags, list, &n);
+    CUresult r = translate_operations(p->count, p->paramArray, p->flags, list, &n);
 
     if (r == CUDA_SUCCESS)
-        r = build(list, n, &waits, &o);
+        r = build_operations(list, n, &waits, &o);
     if (r == CUDA_SUCCESS)
         *out = &o->op;
     return r;
@@ -187,7 +189,7 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 #define SG_MEMOP(NAME, OPERATION, TYPE) \
     CUresult sgd_##NAME##_v2(struct sg_stream *s, CUdeviceptr addr, TYPE value, unsigned int flags) \
     { \
-        return issue(s, &(struct cua_memory_operation){OPERATION, flags, addr, value}, 1); \
+        return issue_operations(s, &(struct cua_memory_operation){OPERATION, flags, addr, value}, 1); \
     }
 
 SG_MEMOP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
@@ -201,11 +203,11 @@ CUresult sgd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstream
     SG_AUTO struct sg_stream *s = NULL;
     struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
     unsigned n;
-    CUresult r = translate(count, paramArray, flags, list, &n);
+    CUresult r = translate_operations(count, paramArray, flags, list, &n);
 
     if (r != CUDA_SUCCESS)
         return r;
     SG_CTX(ctx);
     r = sg_stream_get(ctx, stream, &s);
-    return r == CUDA_SUCCESS && n ? issue(s, list, n) : r;
+    return r == CUDA_SUCCESS && n ? issue_operations(s, list, n) : r;
 }

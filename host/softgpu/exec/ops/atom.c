@@ -224,7 +224,7 @@ static inline u32 add_bf16(u32 a, u32 b)
 }
 
 /* Minimum or maximum of two halves: of a NaN and a number the number, and -0.0 is below +0.0. */
-static inline u32 extreme(u32 a, u32 b, bool bf, bool max)
+static inline u32 extreme_half(u32 a, u32 b, bool bf, bool max)
 {
     const f32 x = bf ? sg_bf16_to_f32((u16)a) : sg_f16_to_f32((u16)a);
     const f32 y = bf ? sg_bf16_to_f32((u16)b) : sg_f16_to_f32((u16)b);
@@ -260,7 +260,7 @@ ATOM(add_f32, u32, add_f32(old, b))
 ATOM(add_f64, u64, add_f64(old, b))
 ATOM(add_f16x2, u32, add_f16(old, b) | add_f16(old >> 16, b >> 16) << 16)
 ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
-#define EXTREME2(bf, max) extreme(old, b, bf, max) | extreme(old >> 16, b >> 16, bf, max) << 16
+#define EXTREME2(bf, max) extreme_half(old, b, bf, max) | extreme_half(old >> 16, b >> 16, bf, max) << 16
 ATOM(min_f16x2, u32, EXTREME2(false, false))
 ATOM(max_f16x2, u32, EXTREME2(false, true))
 ATOM(min_bf16x2, u32, EXTREME2(true, false))
@@ -287,10 +287,10 @@ ATOM(max_bf16x2, u32, EXTREME2(true, true))
     }
 ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
-ATOM16(min_f16, extreme(old, b, false, false))
-ATOM16(max_f16, extreme(old, b, false, true))
-ATOM16(min_bf16, extreme(old, b, true, false))
-ATOM16(max_bf16, extreme(old, b, true, true))
+ATOM16(min_f16, extreme_half(old, b, false, false))
+ATOM16(max_f16, extreme_half(old, b, false, true))
+ATOM16(min_bf16, extreme_half(old, b, true, false))
+ATOM16(max_bf16, extreme_half(old, b, true, true))
 
 /*
  * Barrier objects of 64 bits: pending arrivals in bits 0-19, arrivals per phase in bits 20-39,

@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include "exec/code.h"
 
-static u64 address(const struct sg_warp *w, u32 lane, bool shared, u32 field)
+static u64 lane_address(const struct sg_warp *w, u32 lane, bool shared, u32 field)
 {
     return shared ? ((const u32 *)sg_src_ptr(w, field))[lane] : ((const u64 *)sg_src_ptr(w, field))[lane];
 }
@@ -25,7 +25,7 @@ static u8 *bulk_at(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool s
 static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u32 field, u32 n,
                     bool write)
 {
-    return bulk_at(w, in, lane, shared, address(w, lane, shared, field), n, write);
+    return bulk_at(w, in, lane, shared, lane_address(w, lane, shared, field), n, write);
 }
 
 /* Counts the bytes at the barrier object. False: faulted. */
@@ -47,7 +47,7 @@ static bool bulk_count(struct sg_warp *w, const struct sg_insn *in, u32 lane, u3
 
 /* Copies to the same offset in several blocks, each with its own barrier object. Returns false
    on a fault. */
-static bool multicast(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
+static bool bulk_multicast(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
 {
     u8 *s = bulk_ptr(w, in, lane, in->imm & SG_BULK_FROM_SHARED, in->a, n, false), *d;
 
@@ -75,7 +75,7 @@ HANDLER(bulk_copy)
         u8 *d, *s;
 
         if (in->imm & SG_BULK_MULTICAST) {
-            if (!multicast(w, in, i, n))
+            if (!bulk_multicast(w, in, i, n))
                 return SG_FAULTED;
             continue;
         }
@@ -132,7 +132,7 @@ static u64 add_float(u64 a, u64 b, enum sg_type t)
 }
 
 /* ops[] of sg_emit_bulk(), on values that fill the low bytes. */
-static u64 combine(u32 op, enum sg_type t, u64 a, u64 b)
+static u64 combine_values(u32 op, enum sg_type t, u64 a, u64 b)
 {
     const bool wide = sg_type_size(t) == 8;
     bool less;
@@ -168,8 +168,8 @@ static u64 combine(u32 op, enum sg_type t, u64 a, u64 b)
     for (u32 k = 0; k < n; k += sizeof(U)) { \
         U *p = (U *)(void *)(d + k), old = __atomic_load_n(p, __ATOMIC_RELAXED), b; \
         memcpy(&b, s + k, sizeof(b)); \
-        while (!__atomic_compare_exchange_n(p, &old, (U)combine(op, t, old, b), true, __ATOMIC_SEQ_CST, \
-                                            __ATOMIC_RELAXED)) \
+        while (!__atomic_compare_exchange_n(p, &old, (U)combine_values(op, t, old, b), true, \
+                                            __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) \
             ; \
     }
 

@@ -85,7 +85,7 @@ static bool is_of(const struct error *e, const struct sg_warp *w, u32 lane)
 }
 
 /* Stores code, unless it is 0, as the last error of the thread, and returns it. */
-static u32 say(struct sg_warp *w, u32 lane, u32 code)
+static u32 set_last_error(struct sg_warp *w, u32 lane, u32 code)
 {
     struct sg_children *k = w->cta->launch->children;
     struct error *e;
@@ -244,7 +244,7 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
 }
 
 /* The link to the waiting child with this buffer. NULL: none. Under the lock. */
-static struct child **waiting(struct sg_children *k, uint64_t buffer)
+static struct child **child_waiting(struct sg_children *k, uint64_t buffer)
 {
     for (struct child **p = &k->waiting; *p; p = &(*p)->next)
         if ((*p)->buffer == buffer)
@@ -257,7 +257,7 @@ static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
     u32 r = E_INVALID;
 
     pthread_mutex_lock(&k->lock);
-    struct child **p = waiting(k, buffer), *c = p ? *p : NULL;
+    struct child **p = child_waiting(k, buffer), *c = p ? *p : NULL;
 
     if (c) {
         const u32 n = c->kernel->param_bytes;
@@ -311,9 +311,9 @@ HANDLER(cdp_memcpy)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i,
-                   memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1, SRC(u64, c)[i],
-                                 SRC(u64, e)[i]));
+        d[i] = set_last_error(w, i,
+                              memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1,
+                                            SRC(u64, c)[i], SRC(u64, e)[i]));
     }
     return SG_NEXT;
 }
@@ -325,9 +325,9 @@ HANDLER(cdp_memset)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i,
-                   memory_launch(w->cta->launch, SRC(u64, a)[i], 0, (int)(SRC(u32, b)[i] & 255),
-                                 SRC(u64, c)[i], SRC(u64, e)[i]));
+        d[i] = set_last_error(w, i,
+                              memory_launch(w->cta->launch, SRC(u64, a)[i], 0, (int)(SRC(u32, b)[i] & 255),
+                                            SRC(u64, c)[i], SRC(u64, e)[i]));
     }
     return SG_NEXT;
 }
@@ -347,7 +347,7 @@ HANDLER(cdp_buffer)
 
         d[i] = child_new(l, SRC(u64, a)[i], grid, block, &code);
         if (!d[i])
-            say(w, i, code);
+            set_last_error(w, i, code);
     }
     return SG_NEXT;
 }
@@ -360,7 +360,7 @@ HANDLER(cdp_shared)
         const u32 i = (u32)__builtin_ctz(m);
 
         pthread_mutex_lock(&k->lock);
-        struct child **p = waiting(k, SRC(u64, a)[i]);
+        struct child **p = child_waiting(k, SRC(u64, a)[i]);
 
         if (p)
             (*p)->dynamic = SRC(u32, b)[i];
@@ -376,7 +376,7 @@ HANDLER(cdp_launch)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i]));
+        d[i] = set_last_error(w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i]));
     }
     return SG_NEXT;
 }
@@ -410,7 +410,7 @@ HANDLER(cdp_malloc)
             sg_heap_free(got);
             return SG_FAULTED;
         }
-        d[i] = say(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
+        d[i] = set_last_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
     }
     return SG_NEXT;
 }
@@ -422,7 +422,7 @@ HANDLER(cdp_free)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID);
+        d[i] = set_last_error(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID);
     }
     return SG_NEXT;
 }
@@ -452,7 +452,7 @@ HANDLER(cdp_stream_end)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
+        d[i] = set_last_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
     }
     return SG_NEXT;
 }
@@ -492,10 +492,10 @@ static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
     return fault->result;
 }
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth, u32 *total,
-               uint64_t *taken);
+static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
+                             u32 *total, uint64_t *taken);
 
-static bool reach(const struct sg_launch *l, u64 at, u64 n, bool write)
+static bool reach_memory(const struct sg_launch *l, u64 at, u64 n, bool write)
 {
     struct sg_mem_range hit;
     u64 base, end;
@@ -511,7 +511,7 @@ static int run_memory(const struct sg_launch *l, struct sg_fault *fault, const s
     if (!c->bytes)
         return 0;
     sg_grace_enter();
-    if (!reach(l, c->to, c->bytes, true) || (copy && !reach(l, c->from, c->bytes, false))) {
+    if (!reach_memory(l, c->to, c->bytes, true) || (copy && !reach_memory(l, c->from, c->bytes, false))) {
         memset(fault, 0, sizeof(*fault));
         fault->result = SG_ERR_ADDRESS;
         snprintf(fault->message, sizeof(fault->message),
@@ -551,13 +551,13 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         one.params = c->params;
         memset(one.cluster, 0, sizeof(one.cluster)); /* use the kernel's own size */
         one.cooperative = false;
-        r = run(&one, fault, grid, k->depth + 1, k->total, k->taken);
+        r = run_with_children(&one, fault, grid, k->depth + 1, k->total, k->taken);
     }
     return r;
 }
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth, u32 *total,
-               uint64_t *taken)
+static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
+                             u32 *total, uint64_t *taken)
 {
     struct sg_children k = {.depth = depth, .total = total, .taken = taken};
     struct sg_launch with = *l;
@@ -591,5 +591,5 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
     uint64_t taken = 0;
     u32 total = 0;
 
-    return run(l, fault, grid, 0, &total, &taken);
+    return run_with_children(l, fault, grid, 0, &total, &taken);
 }

@@ -10,7 +10,7 @@
 
 /* Adds n to the number of arrived threads in all blocks; each block stores the sum for native
    code. */
-static void count(struct sg_cta *c, u32 n)
+static void count_arrivals(struct sg_cta *c, u32 n)
 {
     for (u32 r = 0; r < c->cluster_size; r++)
         sg_cluster_block(c, r)->cluster_arrived += n;
@@ -37,7 +37,7 @@ void sg_cluster_check(struct sg_cta *c)
 
 void sg_cluster_leave(struct sg_cta *c, u32 threads)
 {
-    count(c, 0 - threads);
+    count_arrivals(c, 0 - threads);
 }
 
 HANDLER(cluster_arrive)
@@ -46,7 +46,7 @@ HANDLER(cluster_arrive)
 
     (void)in;
     w->cluster_in |= fresh;
-    count(w->cta, (u32)__builtin_popcount(fresh));
+    count_arrivals(w->cta, (u32)__builtin_popcount(fresh));
     sg_cluster_check(w->cta);
     return SG_NEXT;
 }

@@ -11,7 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
-static inline int go(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *to)
+static inline int jump_to(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *to)
 {
     w->ip = to;
     if (to <= in && --w->budget <= 0)
@@ -19,7 +19,7 @@ static inline int go(struct sg_warp *w, const struct sg_insn *in, const struct s
     return UNLIKELY(to >= w->min_wait) ? SG_RESCHED : SG_JUMP;
 }
 
-static inline int branch(struct sg_warp *w, const struct sg_insn *in, u32 taken)
+static inline int branch_lanes(struct sg_warp *w, const struct sg_insn *in, u32 taken)
 {
     const struct sg_insn *target = in + in->imm, *next = in + 1;
     u32 rest;
@@ -34,7 +34,7 @@ static inline int branch(struct sg_warp *w, const struct sg_insn *in, u32 taken)
     }
     rest = w->mask & ~taken;
     if (!rest)
-        return go(w, in, target);
+        return jump_to(w, in, target);
     if (target > in) { /* run the lower target first */
         sg_warp_push(w, target, taken, SG_G_RUN);
         sg_warp_set_mask(w, rest);
@@ -43,22 +43,22 @@ static inline int branch(struct sg_warp *w, const struct sg_insn *in, u32 taken)
     }
     sg_warp_push(w, next, rest, SG_G_RUN);
     sg_warp_set_mask(w, taken);
-    return go(w, in, target);
+    return jump_to(w, in, target);
 }
 
 HANDLER(bra)
 {
-    return go(w, in, in + in->imm);
+    return jump_to(w, in, in + in->imm);
 }
 
 HANDLER(bra_if)
 {
-    return branch(w, in, PREDV(a));
+    return branch_lanes(w, in, PREDV(a));
 }
 
 HANDLER(bra_not)
 {
-    return branch(w, in, ~PREDV(a));
+    return branch_lanes(w, in, ~PREDV(a));
 }
 
 /* A point where lanes may meet: only here can straight-line execution reach a waiting group. */
@@ -88,7 +88,7 @@ HANDLER(brx)
     return --w->budget <= 0 ? SG_YIELD : SG_JUMP;
 }
 
-static int leave(struct sg_warp *w, const struct sg_insn *in, u32 gone)
+static int leave_lanes(struct sg_warp *w, const struct sg_insn *in, u32 gone)
 {
     const u32 rest = w->mask & ~gone;
 
@@ -112,21 +112,21 @@ static int leave(struct sg_warp *w, const struct sg_insn *in, u32 gone)
 
 HANDLER(exit)
 {
-    return leave(w, in, SG_FULL);
+    return leave_lanes(w, in, SG_FULL);
 }
 
 HANDLER(exit_if)
 {
-    return leave(w, in, PREDV(a));
+    return leave_lanes(w, in, PREDV(a));
 }
 
 HANDLER(exit_not)
 {
-    return leave(w, in, ~PREDV(a));
+    return leave_lanes(w, in, ~PREDV(a));
 }
 
 /* @p in front of the next aux instructions */
-static int predicated(struct sg_warp *w, const struct sg_insn *in, u32 p)
+static int branch_predicated(struct sg_warp *w, const struct sg_insn *in, u32 p)
 {
     const u32 mask = w->mask, run = mask & p;
     int r = SG_NEXT;
@@ -143,12 +143,12 @@ static int predicated(struct sg_warp *w, const struct sg_insn *in, u32 p)
 
 HANDLER(pred_if)
 {
-    return predicated(w, in, PREDV(a));
+    return branch_predicated(w, in, PREDV(a));
 }
 
 HANDLER(pred_not)
 {
-    return predicated(w, in, ~PREDV(a));
+    return branch_predicated(w, in, ~PREDV(a));
 }
 
 /* Another rounding or denormal mode for the next aux instructions */
@@ -195,7 +195,7 @@ HANDLER(wsync)
 
 /* ---- barriers ---- */
 
-static int barrier(struct sg_warp *w, const struct sg_insn *in, enum sg_bar_kind kind)
+static int arrive_at_barrier(struct sg_warp *w, const struct sg_insn *in, enum sg_bar_kind kind)
 {
     const int lane = __builtin_ctz(w->mask);
 
@@ -204,27 +204,27 @@ static int barrier(struct sg_warp *w, const struct sg_insn *in, enum sg_bar_kind
 
 HANDLER(bar_sync)
 {
-    return barrier(w, in, SG_BAR_SYNC);
+    return arrive_at_barrier(w, in, SG_BAR_SYNC);
 }
 
 HANDLER(bar_arrive)
 {
-    return barrier(w, in, SG_BAR_ARRIVE);
+    return arrive_at_barrier(w, in, SG_BAR_ARRIVE);
 }
 
 HANDLER(bar_red_popc)
 {
-    return barrier(w, in, SG_BAR_POPC);
+    return arrive_at_barrier(w, in, SG_BAR_POPC);
 }
 
 HANDLER(bar_red_and)
 {
-    return barrier(w, in, SG_BAR_AND);
+    return arrive_at_barrier(w, in, SG_BAR_AND);
 }
 
 HANDLER(bar_red_or)
 {
-    return barrier(w, in, SG_BAR_OR);
+    return arrive_at_barrier(w, in, SG_BAR_OR);
 }
 
 HANDLER(fence)
@@ -322,13 +322,13 @@ static void move_saved(struct sg_warp *w, const u32 *call, u32 lane, u32 at, boo
     }
 }
 
-static inline u32 *frames(const struct sg_warp *w)
+static inline u32 *lane_frames(const struct sg_warp *w)
 {
     return (u32 *)(void *)(w->base[0] + w->cta->code->sreg_offset[SG_SR_FRAME]);
 }
 
 /* Start of each lane's alloca memory. NULL: the kernel has none. Used only by handlers. */
-static inline u32 *tops(const struct sg_warp *w)
+static inline u32 *alloca_starts(const struct sg_warp *w)
 {
     const struct sg_code *c = w->cta->code;
 
@@ -341,7 +341,7 @@ static inline u32 *tops(const struct sg_warp *w)
 HANDLER(call_room)
 {
     const struct sg_cta *c = w->cta;
-    const u32 *call = c->code->calls + in->aux, *frame = frames(w), *top = tops(w);
+    const u32 *call = c->code->calls + in->aux, *frame = lane_frames(w), *top = alloca_starts(w);
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
@@ -358,8 +358,8 @@ HANDLER(call_room)
 HANDLER(call)
 {
     const u32 *call = w->cta->code->calls + in->aux;
-    u32 *frame = frames(w);
-    const u32 *limit = tops(w);
+    u32 *frame = lane_frames(w);
+    const u32 *limit = alloca_starts(w);
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), sp = w->sp[i], top = sp + call[SG_CALL_WORDS];
@@ -382,7 +382,7 @@ HANDLER(return )
     const struct sg_code *code = w->cta->code;
     const struct sg_insn *to = NULL;
     bool same = true;
-    u32 *frame = frames(w), *limit = tops(w);
+    u32 *frame = lane_frames(w), *limit = alloca_starts(w);
 
     (void)in;
     for (u32 m = w->mask; m; m &= m - 1) {
@@ -417,8 +417,8 @@ HANDLER(return )
 /* d: address; a: size; aux: alignment; imm: frame size of the running function */
 HANDLER(alloca)
 {
-    u32 *top = tops(w);
-    const u32 *frame = frames(w);
+    u32 *top = alloca_starts(w);
+    const u32 *frame = lane_frames(w);
     const u64 *pa = SRC(u64, a);
     u64 *d = DST(u64, d);
 
@@ -436,7 +436,7 @@ HANDLER(alloca)
 
 HANDLER(stacksave)
 {
-    const u32 *top = tops(w);
+    const u32 *top = alloca_starts(w);
 
     for (u32 m = w->mask; m; m &= m - 1)
         DST(u64, d)[__builtin_ctz(m)] = top[__builtin_ctz(m)];
@@ -445,7 +445,7 @@ HANDLER(stacksave)
 
 HANDLER(stackrestore)
 {
-    u32 *top = tops(w);
+    u32 *top = alloca_starts(w);
     const u64 *pa = SRC(u64, a);
 
     for (u32 m = w->mask; m; m &= m - 1) {

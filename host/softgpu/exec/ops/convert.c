@@ -77,17 +77,17 @@ SATS(CVT_SAT)
     X(mode, fn, u64, u64, u64, 0, UINT64_MAX, 18446744073709551616.0, 1ull << 63, sn, ST) \
     X(mode, fn, s64, u64, s64, INT64_MIN, INT64_MAX, 9223372036854775808.0, 1ull << 63, sn, ST)
 #define INTS(X) \
-    INT_DSTS(X, rni, nearest, f32, f32) \
+    INT_DSTS(X, rni, nearest_even, f32, f32) \
     INT_DSTS(X, rzi, trunc, f32, f32) \
     INT_DSTS(X, rmi, floor, f32, f32) \
     INT_DSTS(X, rpi, ceil, f32, f32) \
-    INT_DSTS(X, rni, nearest, f64, f64) \
+    INT_DSTS(X, rni, nearest_even, f64, f64) \
     INT_DSTS(X, rzi, trunc, f64, f64) \
     INT_DSTS(X, rmi, floor, f64, f64) \
     INT_DSTS(X, rpi, ceil, f64, f64)
 
 /* Rounds ties to even regardless of MXCSR. */
-static inline double nearest(double x)
+static inline double nearest_even(double x)
 {
     const double t = trunc(x), r = x - t;
 
@@ -116,11 +116,11 @@ INTS(CVT_INT)
         return SG_NEXT; \
     }
 #define FFS(X) \
-    X(rni, nearest, f32, f32) \
+    X(rni, nearest_even, f32, f32) \
     X(rzi, trunc, f32, f32) \
     X(rmi, floor, f32, f32) \
     X(rpi, ceil, f32, f32) \
-    X(rni, nearest, f64, f64) X(rzi, trunc, f64, f64) X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
+    X(rni, nearest_even, f64, f64) X(rzi, trunc, f64, f64) X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
 FFS(CVT_FF)
 #define ROWF(mode, fn, sn, ST) ROW(mode##_##sn, "cvt." #mode "." #sn "." #sn, OUT(ST), IN(ST)),
 
@@ -179,7 +179,7 @@ static u32 to_e4m3(double x, int64_t flags)
     if ((flags & SG_H_RELU) && sign)
         return 0;
     if (mag >= 256.0) { /* the highest binade: 256 to 448 in steps of 32, then saturation */
-        const double steps = mag >= 464.0 ? 14.0 : nearest(mag / 32.0);
+        const double steps = mag >= 464.0 ? 14.0 : nearest_even(mag / 32.0);
 
         return sign | (0x78u + (u32)((steps > 14.0 ? 14.0 : steps) - 8.0));
     }
@@ -286,7 +286,7 @@ static u32 to_tiny(double x, const struct tiny *f, double up, int64_t flags)
         const int own = mag > 0 ? ilogb(mag) : least, e = own < least ? least : own;
         const double units = ldexp(mag, f->mbits - e);
 
-        code = ((u32)(e - least) << f->mbits) + (u32)(up < 0 ? nearest(units) : floor(units + up));
+        code = ((u32)(e - least) << f->mbits) + (u32)(up < 0 ? nearest_even(units) : floor(units + up));
     }
     if (code > f->most)
         code = flags & SG_H_SATFINITE ? f->most : f->over;

@@ -6,7 +6,7 @@
  */
 #include "exec/ops/half_lanes.h"
 
-static inline void widen(const u32 *src, int shift, f32 *dst, bool bf)
+static inline void widen_half(const u32 *src, int shift, f32 *dst, bool bf)
 {
     if (bf)
         widen_bf16(src, shift, dst);
@@ -14,7 +14,7 @@ static inline void widen(const u32 *src, int shift, f32 *dst, bool bf)
         widen_f16(src, shift, dst);
 }
 
-static inline void narrow(const f32 *src, u32 *dst, bool bf)
+static inline void narrow_half(const f32 *src, u32 *dst, bool bf)
 {
     if (bf)
         narrow_bf16(src, dst);
@@ -28,7 +28,7 @@ static inline void flush_f16(f32 *x, int64_t flags, bool bf)
         LANES x[i] = (b32(x[i]) & 0x7fffffffu) < 0x38800000u ? f32b(b32(x[i]) & 0x80000000u) : x[i];
 }
 
-static inline void finish(f32 *r, int64_t flags, bool bf)
+static inline void finish_half(f32 *r, int64_t flags, bool bf)
 {
     if (flags & SG_H_SAT)
         LANES r[i] = !(r[i] > 0.0f) ? 0.0f : r[i] > 1.0f ? 1.0f : r[i];
@@ -112,14 +112,14 @@ static inline f32 habs(f32 a)
         u32 h[2][SG_LANES]; \
         for (int k = 0; k <= pair; k++) { \
             f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES]; \
-            widen(pa, k * 16, x, bf); \
+            widen_half(pa, k * 16, x, bf); \
             flush_f16(x, flags, bf); \
             if (n > 1) { \
-                widen(pb, k * 16, y, bf); \
+                widen_half(pb, k * 16, y, bf); \
                 flush_f16(y, flags, bf); \
             } \
             if (n > 2) { \
-                widen(pc, k * 16, z, bf); \
+                widen_half(pc, k * 16, z, bf); \
                 flush_f16(z, flags, bf); \
             } \
             LANES \
@@ -129,8 +129,8 @@ static inline f32 habs(f32 a)
                 (void)c; \
                 r[i] = (e); \
             } \
-            finish(r, flags, bf); \
-            narrow(r, h[k], bf); \
+            finish_half(r, flags, bf); \
+            narrow_half(r, h[k], bf); \
             flush_result(h[k], flags, bf); \
         } \
         if (pair) \
@@ -216,15 +216,15 @@ static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair
     for (int k = 0; k <= pair; k++) {
         f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES];
 
-        widen(pa, k * 16, x, bf);
-        widen(pb, k * 16, y, bf);
-        widen(pc, k * 16, z, bf);
+        widen_half(pa, k * 16, x, bf);
+        widen_half(pb, k * 16, y, bf);
+        widen_half(pc, k * 16, z, bf);
         flush_f16(x, flags, bf);
         flush_f16(y, flags, bf);
         flush_f16(z, flags, bf);
         fma_half(x, y, z, r, bf);
-        finish(r, flags, bf);
-        narrow(r, h[k], bf);
+        finish_half(r, flags, bf);
+        narrow_half(r, h[k], bf);
         flush_result(h[k], flags, bf);
     }
     if (pair)
@@ -357,7 +357,7 @@ static inline u32 half_of(f32 x, int64_t flags, bool bf)
 static inline void to_half(const f32 *src, u32 *h, int64_t flags, bool bf)
 {
     if (LIKELY(!(flags & ~(int64_t)SG_H_FTZ))) {
-        narrow(src, h, bf);
+        narrow_half(src, h, bf);
     } else {
         for (int i = 0; i < SG_LANES; i++)
             h[i] = half_of(src[i], flags, bf);

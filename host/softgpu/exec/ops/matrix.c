@@ -22,7 +22,7 @@ static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 
 
 #ifdef __AVX512BW__
 /* Source index of word k, 0 to 31, of a transposed 8 by 8 matrix of halves (upper: 32 to 63). */
-static inline __m512i transposed(bool upper)
+static inline __m512i transposed_index(bool upper)
 {
     u16 from[32];
 
@@ -34,12 +34,12 @@ static inline __m512i transposed(bool upper)
     return _mm512_loadu_si512((const void *)from);
 }
 
-static inline void transpose(const void *m, void *d)
+static inline void transpose_tile(const void *m, void *d)
 {
     const __m512i a = _mm512_loadu_si512(m), b = _mm512_loadu_si512((const u8 *)m + 64);
 
-    _mm512_storeu_si512(d, _mm512_permutex2var_epi16(a, transposed(false), b));
-    _mm512_storeu_si512((u8 *)d + 64, _mm512_permutex2var_epi16(a, transposed(true), b));
+    _mm512_storeu_si512(d, _mm512_permutex2var_epi16(a, transposed_index(false), b));
+    _mm512_storeu_si512((u8 *)d + 64, _mm512_permutex2var_epi16(a, transposed_index(true), b));
 }
 #endif
 
@@ -67,7 +67,7 @@ static inline bool ldmatrix_fast(struct sg_warp *w, const struct sg_insn *in, u3
         if (in->aux & 16) {
             for (u32 i = 0; i < 8; i++)
                 memcpy(m + 16 * i, c->shared + at[j * 8 + i], 16);
-            transpose(m, d);
+            transpose_tile(m, d);
             continue;
         }
 #else
@@ -221,7 +221,7 @@ HANDLER(movmatrix)
 
 #ifdef __AVX512BW__
     if (LIKELY(w->wmask == SG_FULL)) {
-        transpose(pa, w->base[0] + in->d);
+        transpose_tile(pa, w->base[0] + in->d);
         return SG_NEXT;
     }
 #endif

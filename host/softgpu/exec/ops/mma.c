@@ -21,7 +21,7 @@
 #define T(lane) ((lane)&3)
 
 /* The r-th register of a lane, from the fields d a b c. */
-static inline const u32 *reg(const struct sg_warp *w, const struct sg_insn *in, int r)
+static inline const u32 *fragment_register(const struct sg_warp *w, const struct sg_insn *in, int r)
 {
     const u32 op = r == 0 ? in->d : r == 1 ? in->a : r == 2 ? in->b : in->c;
 
@@ -47,7 +47,7 @@ static f32 from_six_bits(u32 v, u32 mbits, int bias)
 }
 
 /* Element p of a register, for types with several elements per register. */
-static inline f32 element(u32 v, int p, u8 type)
+static inline f32 fragment_element(u32 v, int p, u8 type)
 {
     f32 f;
 
@@ -89,7 +89,7 @@ static inline int per_reg(u8 type)
 #define C_COL(lane, r) (T(lane) * 2 + ((r)&1))
 
 /* The parts of a register, as f32, for all lanes. */
-static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
+static inline void spread_fragment(const u32 *v, u8 type, f32 part[4][SG_LANES])
 {
     switch (type) {
     case SG_MMA_F16:
@@ -111,7 +111,7 @@ static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
     default:
         for (int p = 0; p < per_reg(type); p++)
             for (int i = 0; i < SG_LANES; i++)
-                part[p][i] = element(v[i], p, type);
+                part[p][i] = fragment_element(v[i], p, type);
         break;
     }
 }
@@ -123,20 +123,20 @@ static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
 #endif
 
 /* c += a * b. Sums of products of bytes stay below 2^24: f32 holds them exactly. */
-static inline void multiply(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
-                            f32 c[16][8])
+static inline void multiply_tiles(const struct sg_warp *w, const struct sg_insn *in,
+                                  const struct sg_mma_form *f, f32 c[16][8])
 {
     const int na = per_reg(f->a), nb = per_reg(f->b), depth = f->k;
     f32 a[16][32], b[32][8], part[4][SG_LANES];
 
     for (int r = 0; r < f->na; r++) {
-        spread(reg(w, in, r), f->a, part);
+        spread_fragment(fragment_register(w, in, r), f->a, part);
         for (int p = 0; p < na; p++)
             for (int i = 0; i < SG_LANES; i++)
                 a[A_ROW(f, i, r)][A_COL(f, i, r, p, na)] = part[p][i];
     }
     for (int r = 0; r < f->nb; r++) {
-        spread(reg(w, in + 1, r), f->b, part);
+        spread_fragment(fragment_register(w, in + 1, r), f->b, part);
         for (int p = 0; p < nb; p++)
             for (int i = 0; i < SG_LANES; i++)
                 b[B_ROW(i, r, p, nb)][GROUP(i)] = part[p][i];
@@ -169,9 +169,9 @@ static struct mma_regs regs_ab(const struct sg_warp *w, const struct sg_insn *in
     struct mma_regs x;
 
     for (int r = 0; r < 4; r++)
-        x.a[r] = reg(w, in, r);
+        x.a[r] = fragment_register(w, in, r);
     for (int r = 0; r < 2; r++)
-        x.b[r] = reg(w, in + 1, r);
+        x.b[r] = fragment_register(w, in + 1, r);
     return x;
 }
 
@@ -184,8 +184,8 @@ static bool mma_whole(const struct sg_warp *w, const struct sg_insn *in, const s
     if (w->wmask != SG_FULL || !mma_float_form(f) || (half ? f->a != SG_MMA_F16 : f->c != 'f'))
         return false;
     for (int r = 0; r < 4; r++) {
-        x.c[r] = reg(w, in + 2, r);
-        x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        x.c[r] = fragment_register(w, in + 2, r);
+        x.d[r] = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
     }
     mma_all(&x, f->a, half, f->nb);
     return true;
@@ -211,7 +211,7 @@ static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
     for (int r = 0; r < 4; r++)
         for (int i = 0; i < SG_LANES; i++)
             c[C_ROW(i, r)][C_COL(i, r)] = x[r][i];
-    multiply(w, in, f, c);
+    multiply_tiles(w, in, f, c);
     for (int r = 0; r < 4; r++)
         for (int i = 0; i < SG_LANES; i++)
             x[r][i] = c[C_ROW(i, r)][C_COL(i, r)];
@@ -231,15 +231,15 @@ HANDLER(mma_float)
 #endif
     for (int r = 0; r < f->nc; r++) {
         if (full) {
-            memcpy(x[r], reg(w, in + 2, r), sizeof(x[r]));
+            memcpy(x[r], fragment_register(w, in + 2, r), sizeof(x[r]));
         } else {
-            widen_f16(reg(w, in + 2, r), 0, x[2 * r]);
-            widen_f16(reg(w, in + 2, r), 16, x[2 * r + 1]);
+            widen_f16(fragment_register(w, in + 2, r), 0, x[2 * r]);
+            widen_f16(fragment_register(w, in + 2, r), 16, x[2 * r + 1]);
         }
     }
     float_tile(w, in, f, x);
     for (int r = 0; r < f->nc; r++) {
-        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        u32 *d = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
         const u32 m = w->wmask;
 
         if (full) {
@@ -271,9 +271,9 @@ static inline void bytes_ab(const struct sg_warp *w, const struct sg_insn *in, c
                             struct mma_bytes *x)
 {
     for (int r = 0; r < f->na; r++)
-        x->a[r] = reg(w, in, r);
+        x->a[r] = fragment_register(w, in, r);
     for (int r = 0; r < f->nb; r++)
-        x->b[r] = reg(w, in + 1, r);
+        x->b[r] = fragment_register(w, in + 1, r);
 }
 
 /* The whole mma at once, if all lanes run and sums wrap. */
@@ -285,8 +285,8 @@ static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const
         return false;
     bytes_ab(w, in, f, &x);
     for (int r = 0; r < f->nc; r++) {
-        x.c[r] = reg(w, in + 2, r);
-        x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        x.c[r] = fragment_register(w, in + 2, r);
+        x.d[r] = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
     }
     bytes(f, &x);
     return true;
@@ -306,7 +306,7 @@ static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, c
     f32 c[16][8];
 
     memset(c, 0, sizeof(c));
-    multiply(w, in, f, c);
+    multiply_tiles(w, in, f, c);
     for (int r = 0; r < f->nc; r++)
         for (int i = 0; i < SG_LANES; i++)
             sum[r][i] = (s32)c[C_ROW(i, r)][C_COL(i, r)];
@@ -325,7 +325,7 @@ HANDLER(mma_int)
     int_tile(w, in, f, sum);
     if (in->imm)
         for (int r = 0; r < f->nc; r++) {
-            const u32 *pc = reg(w, in + 2, r);
+            const u32 *pc = fragment_register(w, in + 2, r);
 
             for (int i = 0; i < SG_LANES; i++) {
                 const s64 v = (s64)(s32)pc[i] + sum[r][i];
@@ -335,12 +335,12 @@ HANDLER(mma_int)
         }
     else
         for (int r = 0; r < f->nc; r++) {
-            const u32 *pc = reg(w, in + 2, r);
+            const u32 *pc = fragment_register(w, in + 2, r);
 
             LANES sum[r][i] = (s32)(pc[i] + (u32)sum[r][i]);
         }
     for (int r = 0; r < f->nc; r++) {
-        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        u32 *d = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
         const u32 m = w->wmask;
 
         LANES d[i] = LANE_ON(u32, m, i) ? (u32)sum[r][i] : d[i];
@@ -375,12 +375,12 @@ HANDLER(mma_f64)
 /* ---- wmma ---- */
 
 /* Register r of operand list that begins with the ext at in. */
-static inline u32 *wreg(const struct sg_warp *w, const struct sg_insn *in, u32 r)
+static inline u32 *wmma_register(const struct sg_warp *w, const struct sg_insn *in, u32 r)
 {
-    return (u32 *)(uintptr_t)reg(w, in + r / 4, (int)(r % 4));
+    return (u32 *)(uintptr_t)fragment_register(w, in + r / 4, (int)(r % 4));
 }
 
-static inline u32 nexts(const struct sg_wmma *x)
+static inline u32 wmma_next_count(const struct sg_wmma *x)
 {
     return (x->nregs + 3) / 4;
 }
@@ -388,7 +388,7 @@ static inline u32 nexts(const struct sg_wmma *x)
 /* Bits of element j of a lane. */
 static u32 frag_get(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes)
 {
-    const u32 per = 4 / bytes, v = wreg(w, in, j / per)[lane];
+    const u32 per = 4 / bytes, v = wmma_register(w, in, j / per)[lane];
 
     return bytes == 4 ? v : v >> (8 * bytes * (j % per)) & ((1u << 8 * bytes) - 1);
 }
@@ -396,7 +396,7 @@ static u32 frag_get(const struct sg_warp *w, const struct sg_insn *in, u32 lane,
 static void frag_put(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes, u32 v)
 {
     const u32 per = 4 / bytes, shift = 8 * bytes * (j % per);
-    u32 *p = &wreg(w, in, j / per)[lane];
+    u32 *p = &wmma_register(w, in, j / per)[lane];
     const u32 mask = bytes == 4 ? SG_FULL : ((1u << 8 * bytes) - 1) << shift;
 
     *p = (*p & ~mask) | (v << shift & mask);
@@ -466,7 +466,7 @@ static f64 wmma_value(u32 v, u8 type)
         memcpy(&f, &v, 4);
         return (f64)f;
     default:
-        return (f64)element(v, 0, type);
+        return (f64)fragment_element(v, 0, type);
     }
 }
 
@@ -477,7 +477,8 @@ HANDLER(wmma_mma)
     const struct sg_wmma b = sg_wmma_of(shape, 'b', (u8)(in->imm >> 8));
     const struct sg_wmma c = sg_wmma_of(shape, 'c', (u8)(in->imm >> 16));
     const struct sg_wmma d = sg_wmma_of(shape, 'c', (u8)(in->imm >> 24));
-    const struct sg_insn *ia = in + 1, *ib = ia + nexts(&a), *ic = ib + nexts(&b), *id = ic + nexts(&c);
+    const struct sg_insn *ia = in + 1, *ib = ia + wmma_next_count(&a), *ic = ib + wmma_next_count(&b),
+                         *id = ic + wmma_next_count(&c);
     f32 ma[32 * 16], mb[16 * 32];
     u32 out[SG_LANES * 8];
 

@@ -11,7 +11,7 @@
 #define T(lane) ((lane)&3)
 
 /* Register r of the operand whose registers begin at in, four to an instruction: d a b c. */
-static inline const void *reg(const struct sg_warp *w, const struct sg_insn *in, u32 r)
+static inline const void *fragment_register(const struct sg_warp *w, const struct sg_insn *in, u32 r)
 {
     const struct sg_insn *x = in + r / 4;
 
@@ -28,20 +28,20 @@ HANDLER(mma_f64_16)
 
     for (int i = 0; i < SG_LANES; i++) {
         for (u32 r = 0; r < k / 2; r++)
-            a[GROUP(i) + (r & 1 ? 8 : 0)][T(i) + r / 2 * 4] = ((const f64 *)reg(w, in, r))[i];
+            a[GROUP(i) + (r & 1 ? 8 : 0)][T(i) + r / 2 * 4] = ((const f64 *)fragment_register(w, in, r))[i];
         for (u32 r = 0; r < k / 4; r++)
-            b[T(i) + r * 4][GROUP(i)] = ((const f64 *)reg(w, ib, r))[i];
+            b[T(i) + r * 4][GROUP(i)] = ((const f64 *)fragment_register(w, ib, r))[i];
     }
     for (int i = 0; i < SG_LANES; i++)
         for (u32 r = 0; r < 4; r++) {
-            f64 v = ((const f64 *)reg(w, ic, r))[i];
+            f64 v = ((const f64 *)fragment_register(w, ic, r))[i];
 
             for (u32 x = 0; x < k; x++)
                 v = __builtin_fma(a[GROUP(i) + (r & 2 ? 8 : 0)][x], b[x][T(i) * 2 + (int)(r & 1)], v);
             out[r][i] = v;
         }
     for (u32 r = 0; r < 4; r++) {
-        f64 *d = (f64 *)(uintptr_t)reg(w, id, r);
+        f64 *d = (f64 *)(uintptr_t)fragment_register(w, id, r);
 
         for (int i = 0; i < SG_LANES; i++)
             if (w->wmask >> i & 1)
@@ -135,7 +135,7 @@ HANDLER(wmma_store_sub)
 }
 
 /* Product of 8 elements of 4 bits, or of 32 of 1 bit. */
-static s32 dot(u32 a, u32 b, u32 aux)
+static s32 dot_product(u32 a, u32 b, u32 aux)
 {
     s32 sum = 0;
 
@@ -158,20 +158,21 @@ HANDLER(mma_sub)
     for (int i = 0; i < SG_LANES; i++)
         for (u32 r = 0; r < 2 * tall; r++) {
             const u32 row = (u32)GROUP(i), col = (u32)T(i) * 2 + (r & 1), half = r >> 1;
-            s64 v = (s32)((const u32 *)reg(w, in + 2, r))[i];
+            s64 v = (s32)((const u32 *)fragment_register(w, in + 2, r))[i];
 
             for (u32 h = 0; h < depth; h++) {
-                const u32 *a = reg(w, in, h * tall + half), *b = reg(w, in + 1, h);
+                const u32 *a = fragment_register(w, in, h * tall + half),
+                          *b = fragment_register(w, in + 1, h);
 
                 for (u32 t = 0; t < 4; t++)
-                    v += dot(a[row * 4 + t], b[col * 4 + t], aux);
+                    v += dot_product(a[row * 4 + t], b[col * 4 + t], aux);
             }
             if (in->imm)
                 v = v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v;
             out[r][i] = (u32)v;
         }
     for (u32 r = 0; r < 2 * tall; r++) {
-        u32 *d = (u32 *)(uintptr_t)reg(w, in + 3, r);
+        u32 *d = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
 
         for (int i = 0; i < SG_LANES; i++)
             if (w->wmask >> i & 1)

@@ -250,7 +250,7 @@ static inline s32 simd_lane(u32 x, int at, int bits, bool sign)
     return sign ? (s32)x >> (32 - bits) : (s32)(x >> (32 - bits));
 }
 
-static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
+static u32 simd_video(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
 {
     const u32 mask = (1u << bits) - 1;
     const bool sign = flags & SG_SIMD_SD;
@@ -294,7 +294,7 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
     HANDLER(id) \
     { \
         const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c); \
-        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, in->imm)); \
+        STORE(u32, simd_video(pa[i], pb[i], pc[i], op, bits, in->imm)); \
         return SG_NEXT; \
     }
 #define ROWV(id, name, op, bits) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32)),
@@ -349,7 +349,7 @@ HANDLER(pack_4x8)
 }
 
 /* destinations d b c e; the source is copied first, as it may share a slot with a destination */
-static int unpack(struct sg_warp *w, const struct sg_insn *in, int n, int bits, bool is64)
+static int unpack_elements(struct sg_warp *w, const struct sg_insn *in, int n, int bits, bool is64)
 {
     const u32 dst[4] = {in->d, in->b, in->c, in->e};
     u64 v[SG_LANES];
@@ -366,17 +366,17 @@ static int unpack(struct sg_warp *w, const struct sg_insn *in, int n, int bits, 
 
 HANDLER(unpack_4x16)
 {
-    return unpack(w, in, 4, 16, true);
+    return unpack_elements(w, in, 4, 16, true);
 }
 
 HANDLER(unpack_4x8)
 {
-    return unpack(w, in, 4, 8, false);
+    return unpack_elements(w, in, 4, 8, false);
 }
 
 HANDLER(unpack_2x8)
 {
-    return unpack(w, in, 2, 8, false);
+    return unpack_elements(w, in, 2, 8, false);
 }
 
 /* ---- testp ---- */

@@ -7,8 +7,8 @@
 
 /* Address of size bytes at the coordinates of a lane. NULL: out of bounds in mode zero, or
    *fault. */
-static u8 *locate(struct sg_warp *w, const struct sg_insn *in, u32 lane, const struct sg_texture *t, u32 size,
-                  bool *fault)
+static u8 *surface_address(struct sg_warp *w, const struct sg_insn *in, u32 lane, const struct sg_texture *t,
+                           u32 size, bool *fault)
 {
     const struct sg_tex_scratch *s = &w->cta->tex;
     const struct sg_tex_level *l = &t->level[0];
@@ -60,7 +60,7 @@ HANDLER(surf_load)
 
         if (!t)
             return SG_FAULTED;
-        p = locate(w, in, i, t, n * bytes, &fault);
+        p = surface_address(w, in, i, t, n * bytes, &fault);
         if (fault)
             return SG_FAULTED;
         for (u32 k = 0; k < n; k++) {
@@ -86,7 +86,7 @@ HANDLER(surf_store)
 
         if (!t)
             return SG_FAULTED;
-        p = locate(w, in, i, t, n * bytes, &fault);
+        p = surface_address(w, in, i, t, n * bytes, &fault);
         if (fault)
             return SG_FAULTED;
         for (u32 k = 0; p && k < n; k++)
@@ -137,7 +137,7 @@ HANDLER(surf_store_p)
 
         if (!t)
             return SG_FAULTED;
-        p = locate(w, in, i, t, t->elem, &fault);
+        p = surface_address(w, in, i, t, t->elem, &fault);
         if (fault)
             return SG_FAULTED;
         for (u32 k = 0; p && k < n && k < t->channels; k++) {
@@ -180,7 +180,7 @@ HANDLER(surf_red)
             return SG_FAULTED;
         if (in->aux & SG_TX_FORMATTED && (t->elem != 4 || t->kind > SG_TEXEL_SINT))
             return sg_fault_set(w, in, i, SG_ERR_FAILED, "sured.p needs elements of 32-bit integers");
-        p = locate(w, in, i, t, bytes, &fault);
+        p = surface_address(w, in, i, t, bytes, &fault);
         if (fault)
             return SG_FAULTED;
         if (!p)

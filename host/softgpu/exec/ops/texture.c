@@ -164,7 +164,7 @@ static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t, cons
 }
 
 /* in->b: handle of the sampler (independent mode); otherwise the same as in->a. */
-static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
+static int fetch_texture(struct sg_warp *w, const struct sg_insn *in, bool four)
 {
     const u64 *h = SRC(u64, a), *hs = SRC(u64, b);
 
@@ -198,12 +198,12 @@ static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
 
 HANDLER(tex_fetch)
 {
-    return fetch(w, in, false);
+    return fetch_texture(w, in, false);
 }
 
 HANDLER(tex_gather)
 {
-    return fetch(w, in, true);
+    return fetch_texture(w, in, true);
 }
 
 /* ---- queries: types and orders are numbered as in OpenCL, as required by PTX ---- */
@@ -224,7 +224,7 @@ static u32 data_type(const struct sg_texture *t)
     }
 }
 
-static u32 query(const struct sg_texture *t, u32 what, u32 lod)
+static u32 query_texture(const struct sg_texture *t, u32 what, u32 lod)
 {
     const struct sg_tex_level *l = &t->level[lod < t->nlevels ? lod : t->nlevels - 1];
 
@@ -274,7 +274,7 @@ HANDLER(tex_query)
 
         if (!t)
             return SG_FAULTED;
-        r[i] = query(t, (u32)in->imm, lod[i]);
+        r[i] = query_texture(t, (u32)in->imm, lod[i]);
     }
     EACH(w->mask) d[i] = r[i];
     return SG_NEXT;

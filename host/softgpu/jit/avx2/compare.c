@@ -5,7 +5,7 @@
 #ifdef SG_JIT
 
 /* Mask reg, half h, from T0, or (negated) its complement; under mask k: and k. `mask`: half h of k. */
-static void put(struct buf *b, const struct vinsn *x, u32 h, bool negated, u32 mask)
+static void put_mask(struct buf *b, const struct vinsn *x, u32 h, bool negated, u32 mask)
 {
     const u32 v = AVX2_MASKS + (x->reg & 7);
 
@@ -25,7 +25,7 @@ static void put(struct buf *b, const struct vinsn *x, u32 h, bool negated, u32 m
 }
 
 /* T0: the lanes of integers for which the comparison holds, or (true is returned) does not. */
-static bool integers(struct buf *b, const struct vinsn *x, u32 h)
+static bool compare_integers(struct buf *b, const struct vinsn *x, u32 h)
 {
     const bool wide = x->o.w, without_sign = x->o.op == 0x1e;
     const struct vop greater = wide ? PCMPGTQ : PCMPGTD;
@@ -63,7 +63,7 @@ static bool compare_half(struct buf *b, const struct vinsn *x, u32 h)
     switch (sg_avx2_key(x->o)) {
     case IS(M3A, P66, 0x1e):
     case IS(M3A, P66, 0x1f):
-        return integers(b, x, h);
+        return compare_integers(b, x, h);
     case IS(M0F, PNONE, 0xc2):
         m = sg_avx2_rm(b, x, h);
         a = sg_avx2_get(b, x->vv, h);
@@ -79,7 +79,7 @@ static bool compare_half(struct buf *b, const struct vinsn *x, u32 h)
     }
 }
 
-static void compare(struct buf *b, const struct vinsn *x)
+static void lower_compare(struct buf *b, const struct vinsn *x)
 {
     const u32 size = x->o.w ? 8 : 4;
 
@@ -88,13 +88,13 @@ static void compare(struct buf *b, const struct vinsn *x)
     for (u32 h = 0; h < 2; h++) {
         const bool negated = compare_half(b, x, h);
 
-        put(b, x, h, negated, x->k ? sg_avx2_get(b, AVX2_MASKS + x->k, h) : 0);
+        put_mask(b, x, h, negated, x->k ? sg_avx2_get(b, AVX2_MASKS + x->k, h) : 0);
         sg_avx2_unlock(b);
     }
     sg_avx2_mask_is(b, x->reg, AVX2_LANES, size);
 }
 
-static void blend(struct buf *b, const struct vinsn *x)
+static void lower_blend(struct buf *b, const struct vinsn *x)
 {
     const u32 size = x->o.w ? 8 : 4;
 
@@ -109,7 +109,7 @@ static void blend(struct buf *b, const struct vinsn *x)
 }
 
 /* The signs of bytes. */
-static void signs(struct buf *b, const struct vinsn *x)
+static void byte_signs(struct buf *b, const struct vinsn *x)
 {
     for (u32 h = 0; h < 2; h++) {
         const struct rm m = sg_avx2_rm(b, x, h);
@@ -129,13 +129,13 @@ bool sg_avx2_compare_op(struct buf *b, const struct vinsn *x)
     case IS(M0F, PNONE, 0xc2):
     case IS(M38, P66, 0x27):
     case IS(M38, PF3, 0x27):
-        compare(b, x);
+        lower_compare(b, x);
         return true;
     case IS(M38, P66, 0x64):
-        blend(b, x);
+        lower_blend(b, x);
         return true;
     case IS(M38, PF3, 0x29): /* vpmovb2m */
-        signs(b, x);
+        byte_signs(b, x);
         return true;
     default:
         return false;

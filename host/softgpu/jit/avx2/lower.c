@@ -44,12 +44,12 @@ void sg_avx2_merge(struct buf *b, const struct vinsn *x, u32 v, u32 h)
 }
 
 /* Where half h of the result is computed. */
-static u32 result(struct buf *b, const struct vinsn *x, u32 v, u32 h)
+static u32 result_place(struct buf *b, const struct vinsn *x, u32 v, u32 h)
 {
     return x->k ? T0 : sg_avx2_put(b, v, h);
 }
 
-static void finish(struct buf *b, const struct vinsn *x, u32 v, u32 h)
+static void merge_result(struct buf *b, const struct vinsn *x, u32 v, u32 h)
 {
     if (x->k)
         sg_avx2_merge(b, x, v, h);
@@ -113,7 +113,7 @@ static u32 form_of(struct vop o)
     }
 }
 
-static void direct(struct buf *b, const struct vinsn *x, u32 form)
+static void lower_one(struct buf *b, const struct vinsn *x, u32 form)
 {
     const struct vop o = OP(x->o.map, x->o.pp, form & W ? x->o.w : 0, x->o.op);
 
@@ -121,10 +121,10 @@ static void direct(struct buf *b, const struct vinsn *x, u32 form)
         const struct rm m = sg_avx2_rm(b, x, h);
         const u32 a = form & BIN ? sg_avx2_get(b, x->vv, h) : 0;
 
-        v256(b, o, result(b, x, x->reg, h), a, m);
+        v256(b, o, result_place(b, x, x->reg, h), a, m);
         if (form & IMM)
             put8(b, (u32)x->imm);
-        finish(b, x, x->reg, h);
+        merge_result(b, x, x->reg, h);
     }
 }
 
@@ -138,7 +138,7 @@ static void multiply_add(struct buf *b, const struct vinsn *x)
         if (x->k)
             v256(b, LOAD, T0, 0, REG(d));
         v256(b, x->o, x->k ? T0 : sg_avx2_put(b, x->reg, h), a, m);
-        finish(b, x, x->reg, h);
+        merge_result(b, x, x->reg, h);
     }
 }
 
@@ -163,7 +163,7 @@ static void shift_half(struct buf *b, const struct vinsn *x, u32 d, u32 a)
     }
 }
 
-static bool shift(struct buf *b, const struct vinsn *x)
+static bool lower_shift(struct buf *b, const struct vinsn *x)
 {
     if (x->memory || (x->o.op == 0x72 && x->o.w && x->reg != 4 && x->reg != 0) ||
         (x->o.op == 0x72 && !x->o.w && !x->reg))
@@ -171,8 +171,8 @@ static bool shift(struct buf *b, const struct vinsn *x)
     for (u32 h = 0; h < 2; h++) {
         const u32 a = sg_avx2_get(b, x->rm, h);
 
-        shift_half(b, x, result(b, x, x->vv, h), a);
-        finish(b, x, x->vv, h);
+        shift_half(b, x, result_place(b, x, x->vv, h), a);
+        merge_result(b, x, x->vv, h);
     }
     return true;
 }
@@ -266,7 +266,7 @@ static bool ternlog(struct buf *b, u32 imm, u32 d, u32 r, u32 v, struct rm m)
 }
 
 /* One half of an instruction that takes several. */
-static bool sequence(struct buf *b, const struct vinsn *x, u32 h)
+static bool lower_sequence(struct buf *b, const struct vinsn *x, u32 h)
 {
     struct rm y;
     u32 a, m;
@@ -275,7 +275,7 @@ static bool sequence(struct buf *b, const struct vinsn *x, u32 h)
     case IS(M38, P66, 0x40):
         y = sg_avx2_rm(b, x, h);
         a = sg_avx2_get(b, x->vv, h);
-        mul64(b, result(b, x, x->reg, h), a, y);
+        mul64(b, result_place(b, x, x->reg, h), a, y);
         return true;
     case IS(M38, P66, 0x39):
     case IS(M38, P66, 0x3d):
@@ -283,7 +283,7 @@ static bool sequence(struct buf *b, const struct vinsn *x, u32 h)
     case IS(M38, P66, 0x3f):
         a = sg_avx2_get(b, x->vv, h);
         m = in_register(b, x, h, T1);
-        minmax64(b, x, result(b, x, x->reg, h), a, m);
+        minmax64(b, x, result_place(b, x, x->reg, h), a, m);
         return true;
     case IS(M38, P66, 0x46): /* psravq */
         a = sg_avx2_get(b, x->vv, h);
@@ -291,17 +291,17 @@ static bool sequence(struct buf *b, const struct vinsn *x, u32 h)
         v256(b, PCMPGTQ, T1, T1, REG(a));
         v256(b, PXOR, T2, a, REG(T1));
         v256(b, OP(M38, P66, 1, 0x45), T2, T2, sg_avx2_rm(b, x, h));
-        v256(b, PXOR, result(b, x, x->reg, h), T1, REG(T2));
+        v256(b, PXOR, result_place(b, x, x->reg, h), T1, REG(T2));
         return true;
     case IS(M0F, PNONE, 0x78):
         m = in_register(b, x, h, T0);
-        to_u32(b, result(b, x, x->reg, h), m);
+        to_u32(b, result_place(b, x, x->reg, h), m);
         return true;
     case IS(M3A, P66, 0x25):
         y = sg_avx2_rm(b, x, h);
         a = sg_avx2_get(b, x->vv, h);
         m = sg_avx2_get(b, x->reg, h);
-        return ternlog(b, (u32)x->imm, result(b, x, x->reg, h), m, a, y);
+        return ternlog(b, (u32)x->imm, result_place(b, x, x->reg, h), m, a, y);
     case IS(M38, PF3, 0x28): /* vpmovm2b */
         b->failed |= b->avx2->mask[x->rm & 7].state != AVX2_LANES || b->avx2->mask[x->rm & 7].size != 1;
         a = sg_avx2_get(b, AVX2_MASKS + (x->rm & 7), h);
@@ -325,7 +325,7 @@ bool sg_avx2_lanes_op(struct buf *b, const struct vinsn *x)
         return true;
     }
     if (form) {
-        direct(b, x, form);
+        lower_one(b, x, form);
         return true;
     }
     if (key == IS(M38, P66, 0xa8) || key == IS(M38, P66, 0xb8)) {
@@ -333,11 +333,11 @@ bool sg_avx2_lanes_op(struct buf *b, const struct vinsn *x)
         return true;
     }
     if (key == IS(M0F, P66, 0x72) || key == IS(M0F, P66, 0x73) || key == IS(M0F, P66, 0x71))
-        return shift(b, x);
+        return lower_shift(b, x);
     for (u32 h = 0; h < 2; h++) {
-        if (!sequence(b, x, h))
+        if (!lower_sequence(b, x, h))
             return false;
-        finish(b, x, x->reg, h);
+        merge_result(b, x, x->reg, h);
     }
     return true;
 }

@@ -85,7 +85,7 @@ void sg_avx2_bit_end(struct buf *b, size_t at)
 }
 
 /* Bits in memory to lanes of `size` bytes. */
-static void expand(struct buf *b, u32 k, u32 size)
+static void expand_mask(struct buf *b, u32 k, u32 size)
 {
     const struct avx2_memory at = b->avx2->mask[k].at;
     const bool byte = b->avx2->mask[k].size == 1;
@@ -117,7 +117,7 @@ void sg_avx2_mask_lanes(struct buf *b, u32 k, u32 size)
         from_r10(b, k);
     }
     if (b->avx2->mask[k].state == AVX2_BITS) {
-        expand(b, k, size);
+        expand_mask(b, k, size);
         return;
     }
     b->failed |= state != AVX2_ONES && state != AVX2_ZERO;
@@ -160,7 +160,7 @@ static void mask_or(struct buf *b, u32 k, u32 x, u32 y)
 }
 
 /* k = x, with n bits, above y */
-static void unpack(struct buf *b, u32 k, u32 x, u32 y, u32 n)
+static void unpack_masks(struct buf *b, u32 k, u32 x, u32 y, u32 n)
 {
     sg_avx2_mask_bits(b, x);
     alu_reg(b, false, 0x89, R9, R10);
@@ -192,7 +192,7 @@ static bool mask_op(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 
         b->avx2->test.lanes = pp == P66 ? 8 : 16;
         return !w;
     case 0x4b: /* kunpckbw, kunpckwd */
-        unpack(b, reg, vv, rm, pp == P66 ? 8 : 16);
+        unpack_masks(b, reg, vv, rm, pp == P66 ? 8 : 16);
         return true;
     case 0x92: /* kmovw, kmovd from a general register */
         alu_reg(b, false, 0x89, R10, rm);

@@ -4,7 +4,7 @@
 
 #ifdef SG_JIT
 
-static void load(struct buf *b, const struct vinsn *x)
+static void lower_load(struct buf *b, const struct vinsn *x)
 {
     for (u32 h = 0; h < 2; h++) {
         const struct rm m = sg_avx2_rm(b, x, h);
@@ -17,7 +17,7 @@ static void load(struct buf *b, const struct vinsn *x)
 }
 
 /* Under a mask: only to the register file, which no other thread uses. */
-static bool store(struct buf *b, const struct vinsn *x)
+static bool lower_store(struct buf *b, const struct vinsn *x)
 {
     const u32 size = x->o.w ? 8 : 4;
 
@@ -41,7 +41,7 @@ static bool store(struct buf *b, const struct vinsn *x)
 }
 
 /* From a general register, from the first lane of a register, or from memory. */
-static void broadcast(struct buf *b, const struct vinsn *x, bool general, bool wide)
+static void lower_broadcast(struct buf *b, const struct vinsn *x, bool general, bool wide)
 {
     const struct vop o = OP(M38, P66, 0, wide ? 0x59 : 0x58);
 
@@ -147,7 +147,7 @@ static void gather_mask(struct buf *b, const struct vinsn *x, u32 h, bool quarte
 }
 
 /* 0x90 of 32-bit indices, 0x91 of 64-bit; o.w: elements of 64 bits. */
-static bool gather(struct buf *b, const struct vinsn *x)
+static bool lower_gather(struct buf *b, const struct vinsn *x)
 {
     const bool quarter = x->o.op == 0x91 && !x->o.w;
 
@@ -172,7 +172,7 @@ static bool gather(struct buf *b, const struct vinsn *x)
 }
 
 /* 32 bits each, in ascending order. */
-static bool scatter(struct buf *b, const struct vinsn *x)
+static bool lower_scatter(struct buf *b, const struct vinsn *x)
 {
     const bool narrow = x->o.op == 0xa0, all = b->avx2->mask[x->k].state == AVX2_ONES;
     const u32 n = narrow ? 16 : 8;
@@ -243,17 +243,17 @@ bool sg_avx2_move_op(struct buf *b, const struct vinsn *x)
     switch (sg_avx2_key(x->o)) {
     case IS(M0F, P66, 0x6f):
     case IS(M0F, PF3, 0x6f):
-        load(b, x);
+        lower_load(b, x);
         return !(x->flags & EV_XMM);
     case IS(M0F, P66, 0x7f):
     case IS(M0F, PF3, 0x7f):
-        return x->memory && store(b, x);
+        return x->memory && lower_store(b, x);
     case IS(M38, P66, 0x7c):
-        broadcast(b, x, true, x->o.w);
+        lower_broadcast(b, x, true, x->o.w);
         return true;
     case IS(M38, P66, 0x58):
     case IS(M38, P66, 0x59):
-        broadcast(b, x, false, x->o.op == 0x59);
+        lower_broadcast(b, x, false, x->o.op == 0x59);
         return true;
     case IS(M0F, P66, 0x7e):
         return first_lane(b, x);
@@ -273,10 +273,10 @@ bool sg_avx2_move_op(struct buf *b, const struct vinsn *x)
         return true;
     case IS(M38, P66, 0x90):
     case IS(M38, P66, 0x91):
-        return gather(b, x);
+        return lower_gather(b, x);
     case IS(M38, P66, 0xa0):
     case IS(M38, P66, 0xa1):
-        return scatter(b, x);
+        return lower_scatter(b, x);
     default:
         return false;
     }

@@ -93,33 +93,33 @@ static u64 *word_of(u64 bits[2], u32 half)
     return &bits[half >> 6 & 1];
 }
 
-static bool bit(const u64 bits[2], u32 half)
+static bool half_bit(const u64 bits[2], u32 half)
 {
     return bits[half >> 6 & 1] >> (half & 63) & 1;
 }
 
-static void set(u64 bits[2], u32 half, bool on)
+static void set_half_bit(u64 bits[2], u32 half, bool on)
 {
     *word_of(bits, half) &= ~(1ull << (half & 63));
     *word_of(bits, half) |= (u64)on << (half & 63);
 }
 
 /* Lives only within an instruction of the kernel. */
-static bool brief(u32 v)
+static bool is_scratch(u32 v)
 {
     return v < AVX2_SCRATCH || v >= AVX2_MASKS;
 }
 
-static struct rm place(const struct avx2 *a, u32 half)
+static struct rm place_of(const struct avx2 *a, u32 half)
 {
     const struct avx2_memory *at = &a->at[half >> 1];
 
-    if (bit(a->alias, half))
+    if (half_bit(a->alias, half))
         return MEM_AT(at->base, at->disp + (s32)(32 * (half & 1)));
     return MEM_AT(AVX2_FRAME, AVX2_SLOT(half));
 }
 
-static void empty(struct avx2 *a, u32 ymm)
+static void empty_register(struct avx2 *a, u32 ymm)
 {
     a->in[a->half[ymm]] = 0;
     a->held &= ~(1u << ymm);
@@ -137,7 +137,7 @@ static void write_back(struct buf *b, u32 ymm)
 }
 
 /* An empty ymm register, or the one that was used longest ago. */
-static u32 room(struct buf *b)
+static u32 spare_register(struct buf *b)
 {
     struct avx2 *a = b->avx2;
     u32 best = AVX2_YMM;
@@ -153,31 +153,31 @@ static u32 room(struct buf *b)
         return 0;
     }
     write_back(b, best);
-    empty(a, best);
+    empty_register(a, best);
     return best;
 }
 
-static void lock(struct avx2 *a, u32 ymm)
+static void lock_register(struct avx2 *a, u32 ymm)
 {
     a->locked |= 1u << ymm;
     a->used[ymm] = ++a->clock;
 }
 
-static u32 take(struct buf *b, u32 half)
+static u32 take_register(struct buf *b, u32 half)
 {
     struct avx2 *a = b->avx2;
-    u32 ymm = a->in[half] ? a->in[half] - 1u : room(b);
+    u32 ymm = a->in[half] ? a->in[half] - 1u : spare_register(b);
 
     a->in[half] = (u8)(ymm + 1);
     a->half[ymm] = (u8)half;
     a->held |= 1u << ymm;
-    lock(a, ymm);
+    lock_register(a, ymm);
     return ymm;
 }
 
-static void need(struct buf *b, u32 half)
+static void need_half(struct buf *b, u32 half)
 {
-    if (brief(half >> 1) && !bit(b->avx2->valid, half))
+    if (is_scratch(half >> 1) && !half_bit(b->avx2->valid, half))
         b->failed = true;
 }
 
@@ -186,11 +186,11 @@ u32 sg_avx2_get(struct buf *b, u32 v, u32 h)
     struct avx2 *a = b->avx2;
     const u32 half = 2 * v + h;
     const bool resident = a->in[half];
-    const u32 ymm = take(b, half);
+    const u32 ymm = take_register(b, half);
 
-    need(b, half);
+    need_half(b, half);
     if (!resident)
-        v256(b, LOAD, ymm, 0, place(a, half));
+        v256(b, LOAD, ymm, 0, place_of(a, half));
     return ymm;
 }
 
@@ -199,10 +199,10 @@ struct rm sg_avx2_operand(struct buf *b, u32 v, u32 h)
     struct avx2 *a = b->avx2;
     const u32 half = 2 * v + h;
 
-    need(b, half);
+    need_half(b, half);
     if (!a->in[half])
-        return place(a, half);
-    lock(a, a->in[half] - 1u);
+        return place_of(a, half);
+    lock_register(a, a->in[half] - 1u);
     return REG(a->in[half] - 1u);
 }
 
@@ -211,10 +211,10 @@ struct rm sg_avx2_in_memory(struct buf *b, u32 v, u32 h)
     struct avx2 *a = b->avx2;
     const u32 half = 2 * v + h;
 
-    need(b, half);
+    need_half(b, half);
     if (a->in[half])
         write_back(b, a->in[half] - 1u);
-    return place(a, half);
+    return place_of(a, half);
 }
 
 struct rm sg_avx2_part(struct buf *b, u32 v, u32 h, bool upper, u32 t)
@@ -232,10 +232,10 @@ struct rm sg_avx2_part(struct buf *b, u32 v, u32 h, bool upper, u32 t)
 u32 sg_avx2_put(struct buf *b, u32 v, u32 h)
 {
     struct avx2 *a = b->avx2;
-    const u32 half = 2 * v + h, ymm = take(b, half);
+    const u32 half = 2 * v + h, ymm = take_register(b, half);
 
-    set(a->alias, half, false);
-    set(a->valid, half, true);
+    set_half_bit(a->alias, half, false);
+    set_half_bit(a->valid, half, true);
     a->dirty |= 1u << ymm;
     return ymm;
 }
@@ -247,22 +247,22 @@ void sg_avx2_unlock(struct buf *b)
 
 /* ---- for the emitters ---- */
 
-static void drop(struct avx2 *a, u32 v)
+static void drop_value(struct avx2 *a, u32 v)
 {
     for (u32 half = 2 * v; half < 2 * v + 2; half++)
         if (a->in[half])
-            empty(a, a->in[half] - 1u);
+            empty_register(a, a->in[half] - 1u);
 }
 
 void sg_avx2_alias(struct buf *b, u32 v, u32 base, s32 disp)
 {
     struct avx2 *a = b->avx2;
 
-    drop(a, v);
+    drop_value(a, v);
     a->at[v] = (struct avx2_memory){base, disp};
     for (u32 h = 0; h < 2; h++) {
-        set(a->alias, 2 * v + h, true);
-        set(a->valid, 2 * v + h, true);
+        set_half_bit(a->alias, 2 * v + h, true);
+        set_half_bit(a->valid, 2 * v + h, true);
     }
 }
 
@@ -272,7 +272,7 @@ void sg_avx2_stored(struct buf *b, u32 v, u32 base, s32 disp)
 
     a->at[v] = (struct avx2_memory){base, disp};
     for (u32 half = 2 * v; half < 2 * v + 2; half++) {
-        set(a->alias, half, true);
+        set_half_bit(a->alias, half, true);
         if (a->in[half])
             a->dirty &= ~(1u << (a->in[half] - 1u));
     }
@@ -281,7 +281,7 @@ void sg_avx2_stored(struct buf *b, u32 v, u32 base, s32 disp)
 void sg_avx2_own(struct buf *b, u32 v)
 {
     for (u32 h = 0; h < 2; h++) {
-        if (!bit(b->avx2->alias, 2 * v + h))
+        if (!half_bit(b->avx2->alias, 2 * v + h))
             continue;
         sg_avx2_unlock(b);
         (void)sg_avx2_get(b, v, h);
@@ -294,7 +294,7 @@ u32 sg_avx2_aliases(const struct buf *b)
     u32 v, out = 0;
 
     for (v = 0; v < 32; v++)
-        out |= (u32)(bit(b->avx2->alias, 2 * v) && bit(b->avx2->alias, 2 * v + 1)) << v;
+        out |= (u32)(half_bit(b->avx2->alias, 2 * v) && half_bit(b->avx2->alias, 2 * v + 1)) << v;
     return out;
 }
 
@@ -311,11 +311,11 @@ void sg_avx2_done(struct buf *b, u32 held)
     struct avx2 *a = b->avx2;
 
     for (u32 v = 0; v < AVX2_REGISTERS; v++) {
-        if (v < AVX2_MASKS && !brief(v) && (held >> v & 1))
+        if (v < AVX2_MASKS && !is_scratch(v) && (held >> v & 1))
             continue;
-        drop(a, v);
-        set(a->alias, 2 * v, false);
-        set(a->alias, 2 * v + 1, false);
+        drop_value(a, v);
+        set_half_bit(a->alias, 2 * v, false);
+        set_half_bit(a->alias, 2 * v + 1, false);
     }
     memset(a->valid, 0, sizeof(a->valid));
     for (u32 k = 0; k < 8; k++)
@@ -333,18 +333,18 @@ void sg_avx2_lost(struct buf *b)
 /* ---- jumps and labels (jit/x86.h) ---- */
 
 /* Writes back what lives across labels. */
-static void flush(struct buf *b)
+static void flush_registers(struct buf *b)
 {
     struct avx2 *a = b->avx2;
 
     for (u32 i = 0; i < AVX2_YMM; i++)
-        if ((a->held >> i & 1) && !brief(a->half[i] >> 1))
+        if ((a->held >> i & 1) && !is_scratch(a->half[i] >> 1))
             write_back(b, i);
 }
 
 void sg_avx2_label(struct buf *b)
 {
-    flush(b);
+    flush_registers(b);
     sg_avx2_lost(b);
     memset(b->avx2->valid, 0, sizeof(b->avx2->valid));
     for (u32 k = 0; k < 8; k++)
@@ -353,7 +353,7 @@ void sg_avx2_label(struct buf *b)
 
 /* Flags of kortest: zero: no lane of a or b; carry: all lanes of a. Both are wanted as 0 lanes:
    as `test`, `cmp` set them. Returns the condition to jump on. */
-static u32 test(struct buf *b, u32 cond)
+static u32 test_masks(struct buf *b, u32 cond)
 {
     struct avx2 *a = b->avx2;
     const u32 x = a->test.a, y = a->test.b, size = 64u / a->test.lanes;
@@ -392,9 +392,9 @@ static u32 test(struct buf *b, u32 cond)
 
 u32 sg_avx2_jump(struct buf *b, u32 cond)
 {
-    flush(b);
+    flush_registers(b);
     if (b->avx2->test.lanes) {
-        cond = test(b, cond);
+        cond = test_masks(b, cond);
         b->avx2->test.lanes = 0;
     }
     return cond;

@@ -5,7 +5,7 @@
 #ifdef SG_JIT
 
 /* The lower half of rm, twice as wide: reg. */
-static void widen(struct buf *b, const struct vinsn *x, struct vop o)
+static void lower_widen(struct buf *b, const struct vinsn *x, struct vop o)
 {
     struct rm upper = sg_avx2_part(b, x->rm, 0, true, T0), lower = sg_avx2_part(b, x->rm, 0, false, T0);
 
@@ -109,7 +109,7 @@ static void to_f32(struct buf *b, const struct vinsn *x)
 static const double two32 = 0x1p32, two52 = 0x1p52;
 
 /* T3: a number in every lane. */
-static void everywhere(struct buf *b, const double *number)
+static void broadcast_number(struct buf *b, const double *number)
 {
     sg_avx2_point(b, R11, number);
     v256(b, OP(M38, P66, 0, 0x59), T3, 0, MEM_AT(R11, 0)); /* vpbroadcastq */
@@ -118,8 +118,8 @@ static void everywhere(struct buf *b, const double *number)
 /* Unsigned: as the fraction of 2^52, less 2^52. */
 static void u32_to_f64(struct buf *b, const struct vinsn *x)
 {
-    widen(b, x, OP(M38, P66, 0, 0x35));
-    everywhere(b, &two52);
+    lower_widen(b, x, OP(M38, P66, 0, 0x35));
+    broadcast_number(b, &two52);
     for (u32 h = 0; h < 2; h++) {
         const u32 a = sg_avx2_get(b, x->reg, h), d = sg_avx2_put(b, x->reg, h);
 
@@ -144,9 +144,9 @@ static void f64_to_u32(struct buf *b, const struct vinsn *x)
 
     for (u32 h = 0; h < 2; h++) {
         v256i(b, roundpd, T0 + h, 0, sg_avx2_operand(b, x->rm, h), 0x0b);
-        everywhere(b, &two32);
+        broadcast_number(b, &two32);
         v256i(b, cmppd, T2, T0 + h, REG(T3), 0x15); /* not less */
-        everywhere(b, &two52);
+        broadcast_number(b, &two52);
         v256(b, addpd, T0 + h, T0 + h, REG(T3));
         v256(b, POR, T0 + h, T0 + h, REG(T2));
     }
@@ -165,7 +165,7 @@ bool sg_avx2_width_op(struct buf *b, const struct vinsn *x)
     case IS(M0F, PNONE, 0x5a):
         if (x->memory || x->k)
             return false;
-        widen(b, x, OP(x->o.map, x->o.pp, 0, x->o.op));
+        lower_widen(b, x, OP(x->o.map, x->o.pp, 0, x->o.op));
         return true;
     case IS(M0F, PF3, 0xe6): /* cvtdq2pd, vcvtudq2pd */
     case IS(M0F, PF3, 0x7a):
@@ -174,7 +174,7 @@ bool sg_avx2_width_op(struct buf *b, const struct vinsn *x)
         if (x->o.op == 0x7a)
             u32_to_f64(b, x);
         else
-            widen(b, x, x->o);
+            lower_widen(b, x, x->o);
         return true;
     case IS(M0F, P66, 0xe6): /* cvttpd2dq, vcvttpd2udq */
     case IS(M0F, PNONE, 0x78):

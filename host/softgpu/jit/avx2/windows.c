@@ -51,13 +51,13 @@ static void begin_of(struct buf *b, u32 g)
     alu_reg(b, true, 0x01, RCX, RAX);
 }
 
-static void prefetch(struct buf *b, s32 disp)
+static void prefetch_window(struct buf *b, s32 disp)
 {
     sg_avx2_general(b, false, true, 0x18, 1, MEM_AT(RCX, disp + SG_WINDOW_AHEAD)); /* prefetcht0 */
 }
 
 /* 8 lanes of words: half h of registers d[0] to d[n - 1], from group g. */
-static void eight(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
+static void eight_words(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
 {
     begin_of(b, g);
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * g)));
@@ -71,7 +71,7 @@ static void eight(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, 
         v256(b, OP(M38, P66, 0, 0x36), sg_avx2_put(b, d[k], h), T0, REG(T1)); /* vpermd */
     }
     if (ahead)
-        prefetch(b, disp);
+        prefetch_window(b, disp);
 }
 
 /* The same of two groups of 4 lanes. */
@@ -82,7 +82,7 @@ static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 d
         v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * (g + q))));
         v256(b, OP(M38, P66, 0, 0x8c), q ? T3 : T2, T0, MEM_AT(RCX, disp));
         if (ahead)
-            prefetch(b, disp);
+            prefetch_window(b, disp);
     }
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(16 * g)));
     for (u32 k = 0; k < n; k++) {
@@ -99,7 +99,7 @@ static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 d
 }
 
 /* An element of 8 or 16 bits for each of the groups of a half, in the low bits of its lanes. */
-static void same(struct buf *b, u32 d, u32 each, u32 size, u32 h, u32 g, s32 disp)
+static void small_elements(struct buf *b, u32 d, u32 each, u32 size, u32 h, u32 g, s32 disp)
 {
     const struct vop bcast = OP(M38, P66, 0, size == 1 ? 0x78 : 0x79);
     const u32 y = sg_avx2_put(b, d, h);
@@ -126,9 +126,9 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
                 v[k] = d[k][c];
             sg_avx2_unlock(b);
             if (size < 4)
-                same(b, v[0], each, size, h, g, disp);
+                small_elements(b, v[0], each, size, h, g, disp);
             else if (each == 8)
-                eight(b, v, n, h, g, disp, ahead);
+                eight_words(b, v, n, h, g, disp, ahead);
             else
                 twice_four(b, v, n, h, g, disp, ahead);
         }

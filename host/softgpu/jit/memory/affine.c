@@ -93,7 +93,7 @@ static bool same_form(const struct sg_affine_form *x, const struct sg_affine_for
 
 #define NONE AFFINE_NONE
 
-static bool uniform(const struct jit *j, u32 op)
+static bool is_uniform(const struct jit *j, u32 op)
 {
     return (op & SG_OPND_CONST) || sg_jit_flat(j, op);
 }
@@ -116,7 +116,7 @@ static u32 value_of(const struct jit *j, struct affine_block *x, u32 op, bool wi
     struct affine_value v = {.op = op, .insn = NONE, .from = {NONE, NONE}, .form.wide = wide};
     u32 i;
 
-    if (uniform(j, op) || op >= j->code->slots_end)
+    if (is_uniform(j, op) || op >= j->code->slots_end)
         return NONE;
     i = x->latest[op >> 7];
     if (!i) { /* a root or a hoisted register */
@@ -135,7 +135,7 @@ static bool add_operand(const struct jit *j, struct affine_block *x, struct affi
 {
     u32 i;
 
-    if (uniform(j, op))
+    if (is_uniform(j, op))
         return true;
     i = value_of(j, x, op, v->form.wide && !widen);
     if (i == NONE)
@@ -173,7 +173,7 @@ static bool result_of(const struct jit *j, struct affine_block *x, u32 i, struct
         by = 1ull << by;
     else if ((o->kind == AFFINE_WIDE || o->kind == AFFINE_MAD) && o->sign)
         by = (u64)(s64)(s32)by;
-    ok = !uniform(j, in->a) && add_operand(j, x, v, in->a, by, o->kind >= AFFINE_WIDE);
+    ok = !is_uniform(j, in->a) && add_operand(j, x, v, in->a, by, o->kind >= AFFINE_WIDE);
     if (o->kind == AFFINE_MAD)
         ok = ok && v->from[1] == NONE && add_operand(j, x, v, in->c, 1, false);
     v->times = by;
@@ -181,13 +181,13 @@ static bool result_of(const struct jit *j, struct affine_block *x, u32 i, struct
 }
 
 /* The value, and those that it is computed from, are to be numbers. */
-static void want(struct affine_block *x, u32 v)
+static void want_number(struct affine_block *x, u32 v)
 {
     if (v == NONE || x->value[v].wanted)
         return;
     x->value[v].wanted = true; /* they come before it: no circle */
-    want(x, x->value[v].from[0]);
-    want(x, x->value[v].from[1]);
+    want_number(x, x->value[v].from[0]);
+    want_number(x, x->value[v].from[1]);
 }
 
 /* True if in is a load that lanes' distances help. */
@@ -196,11 +196,11 @@ static bool is_load(struct jit *j, const struct sg_insn *in)
     const struct jop *o = sg_jit_find(in->fn, NULL);
 
     return o && o->emit == sg_jit_load_global && !(in->aux & SG_AUX_SPIN) && (o->arg & 15) <= 4 &&
-           !uniform(j, in->a) && sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15));
+           !is_uniform(j, in->a) && sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15));
 }
 
 /* Notes what instruction i reads and gives. */
-static void scan(struct jit *j, struct affine_block *x, u32 i)
+static void scan_instruction(struct jit *j, struct affine_block *x, u32 i)
 {
     const struct sg_insn *in = &j->code->insns[i];
     struct affine_value v = {.insn = i, .from = {NONE, NONE}};
@@ -209,13 +209,13 @@ static void scan(struct jit *j, struct affine_block *x, u32 i)
 
     if (address != NONE) {
         x->value[address].loads++;
-        want(x, address);
+        want_number(x, address);
     }
     if (!affine)
         v.form.n = 0;
     for (u32 k = 0; k < 5; k++) {
         v.op = *sg_jit_field(in, k);
-        if ((j->code->fields[2 * i] >> k & 1) && !uniform(j, v.op) && v.op < j->code->slots_end)
+        if ((j->code->fields[2 * i] >> k & 1) && !is_uniform(j, v.op) && v.op < j->code->slots_end)
             add_value(x, &v);
     }
 }
@@ -235,7 +235,7 @@ static bool is_plain_sum(const struct jit *j, const struct affine_value *v)
 }
 
 /* Vector instructions saved, by and large, less those that compare roots. */
-static s32 gain(const struct jit *j, const struct affine_block *x)
+static s32 affine_gain(const struct jit *j, const struct affine_block *x)
 {
     s32 sum = -8;
 
@@ -319,9 +319,9 @@ bool sg_jit_affine_find(struct jit *j, u32 first)
     }
     for (u32 i = first; i < c->ninsns && (i == first || j->leader[i] != 1) && !x->full; i++) {
         j->walked++;
-        scan(j, x, i);
+        scan_instruction(j, x, i);
     }
-    if (x->full || gain(j, x) <= 0 || !place_forms(j, x)) {
+    if (x->full || affine_gain(j, x) <= 0 || !place_forms(j, x)) {
         j->native_bytes = bytes;
         free(x->a);
         sg_jit_affine_drop(j, x);

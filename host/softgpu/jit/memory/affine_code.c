@@ -18,13 +18,13 @@
 
 /* ---- the way in ---- */
 
-static void miss(struct affine_block *x, size_t jump)
+static void note_miss(struct affine_block *x, size_t jump)
 {
     x->jumps[x->njumps++] = jump;
 }
 
 /* Compares the distances of a root's lanes. */
-static void compare(struct jit *j, const struct sg_affine_form *root)
+static void compare_root(struct jit *j, const struct sg_affine_form *root)
 {
     const bool wide = root->wide;
     const s32 op = root->term[0].op;
@@ -47,10 +47,10 @@ void sg_jit_affine_enter(struct jit *j)
     struct buf *b = B(j);
 
     alu_mem_imm8(b, true, 7, G_WARP, STATE(x), AFFINE_KNOWN);
-    miss(x, jcc(b, JNE));
+    note_miss(x, jcc(b, JNE));
     for (u32 i = 0; i < x->a->nroots; i++) {
-        compare(j, &x->a->form[i]);
-        miss(x, jcc(b, JAE)); /* no carry: not all ones */
+        compare_root(j, &x->a->form[i]);
+        note_miss(x, jcc(b, JAE)); /* no carry: not all ones */
     }
     x->body = here(b);
 }
@@ -117,7 +117,7 @@ static void sign_register(struct buf *b, u32 to, u32 from)
 }
 
 /* Multiplies RAX. */
-static void multiply(struct buf *b, u64 by)
+static void multiply_rax(struct buf *b, u64 by)
 {
     static const u8 imul[] = {0x48, 0x0f, 0xaf, 0xc1}; /* imul rax, rcx */
 
@@ -129,7 +129,7 @@ static void multiply(struct buf *b, u64 by)
 }
 
 /* True if operand op can be read as a number. */
-static bool readable(struct jit *j, u32 op)
+static bool is_readable(struct jit *j, u32 op)
 {
     return (op & SG_OPND_CONST) || op < j->code->slots_begin || sg_jit_flat(j, op) || sg_jit_sum(j, op);
 }
@@ -159,7 +159,7 @@ static void read_number(struct jit *j, u32 op, bool wide, u32 to)
  * RAX: the sum x, of 32 bits, as a number of 64. The way out of line is taken unless the same holds for each
  * lane: its number is the first's plus the distance.
  */
-static void widen(struct jit *j, const struct sum *x, bool sign)
+static void widen_sum(struct jit *j, const struct sum *x, bool sign)
 {
     const s32 bound[2] = {LOW, HIGH};
     struct stub *s = sg_jit_stub(j);
@@ -183,7 +183,7 @@ static void widen(struct jit *j, const struct sum *x, bool sign)
 }
 
 /* The number of the result to RAX. */
-static void compute(struct jit *j, const struct sg_insn *in, const struct sg_affine_op *o, u64 times)
+static void compute_number(struct jit *j, const struct sg_insn *in, const struct sg_affine_op *o, u64 times)
 {
     struct buf *b = B(j);
 
@@ -199,9 +199,9 @@ static void compute(struct jit *j, const struct sg_insn *in, const struct sg_aff
         read_number(j, in->a, false, RAX);
         if (o->sign)
             sign_register(b, RAX, RAX);
-        widen(j, sg_jit_sum(j, in->a), o->sign);
+        widen_sum(j, sg_jit_sum(j, in->a), o->sign);
     }
-    multiply(b, times);
+    multiply_rax(b, times);
     if (o->kind == AFFINE_MAD) {
         read_number(j, in->c, true, RCX);
         alu_reg(b, true, 0x01, RAX, RCX);
@@ -228,10 +228,10 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
         return false;
     other = o->kind == AFFINE_ADD || o->kind == AFFINE_SUB ? in->b : o->kind == AFFINE_MAD ? in->c : in->a;
     /* what has 32 bits, and becomes wider, must have its distances at hand */
-    if (!readable(j, in->a) || !readable(j, other) || (o->kind >= AFFINE_WIDE && !sg_jit_sum(j, in->a)))
+    if (!is_readable(j, in->a) || !is_readable(j, other) || (o->kind >= AFFINE_WIDE && !sg_jit_sum(j, in->a)))
         return false;
     sg_jit_set_mode(j, j->mode);
-    compute(j, in, o, v->times);
+    compute_number(j, in, o, v->times);
     alu_mem(B(j), true, 0x89, RAX, G_WARP, NUMBER(place));
     sg_jv_kill(j, in, 15);
     sg_jv_lose(j, in->d);

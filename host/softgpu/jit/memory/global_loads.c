@@ -22,7 +22,7 @@ enum also { ALONE, TWO, HALVES };
 #define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
 
 /* When a warp loads a row, other warps load the following rows: prefetches those. */
-static void prefetch(struct jit *j, u32 n, s32 ahead, s32 disp)
+static void prefetch_rows(struct jit *j, u32 n, s32 ahead, s32 disp)
 {
     struct buf *b = B(j);
 
@@ -96,7 +96,7 @@ static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 
     sg_jit_skipped(j, skip);
 }
 
-static u32 touched(u32 arg)
+static u32 span_of(u32 arg)
 {
     const u32 bytes = (arg & 15) * (arg >> 8 & 15);
 
@@ -104,7 +104,7 @@ static u32 touched(u32 arg)
 }
 
 /* True if the check of the load in can be merged with the checks of other loads. *arg: its kind. */
-static bool groups(const struct sg_insn *in, u32 *arg)
+static bool may_group(const struct sg_insn *in, u32 *arg)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
 
@@ -125,7 +125,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
     const struct sg_code *c = j->code;
     u32 n = 0, arg;
 
-    if (j->ngroups == SG_NATIVE_GROUPS || j->walked >= JIT_WALK_MAX || !groups(in, &arg))
+    if (j->ngroups == SG_NATIVE_GROUPS || j->walked >= JIT_WALK_MAX || !may_group(in, &arg))
         return false;
     *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
     for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
@@ -134,13 +134,13 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
         j->walked++;
         if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
             break; /* it may add lanes */
-        if (x->a == in->a && groups(x, &arg)) {
+        if (x->a == in->a && may_group(x, &arg)) {
             const u32 bytes = (arg & 15) * (arg >> 8 & 15);
 
             if (x->imm > INT32_MAX / 4 || x->imm < INT32_MIN / 4)
                 break;
             g->low = x->imm < g->low ? (s32)x->imm : g->low;
-            g->high = (s32)x->imm + (s32)touched(arg) > g->high ? (s32)x->imm + (s32)touched(arg) : g->high;
+            g->high = (s32)x->imm + (s32)span_of(arg) > g->high ? (s32)x->imm + (s32)span_of(arg) : g->high;
             g->align = bytes > g->align ? bytes : g->align;
             g->last = i;
             n++;
@@ -162,9 +162,9 @@ static void cmp_flag(struct jit *j, const struct group *g, u32 value)
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
 }
 
-static bool covers(const struct group *g, const struct sg_insn *in, u32 arg)
+static bool group_covers(const struct group *g, const struct sg_insn *in, u32 arg)
 {
-    return in->imm >= g->low && in->imm + touched(arg) <= g->high && (arg & 15) * (arg >> 8 & 15) <= g->align;
+    return in->imm >= g->low && in->imm + span_of(arg) <= g->high && (arg & 15) * (arg >> 8 & 15) <= g->align;
 }
 
 /* The group of loads that are checked together with this one; *fresh: it is the first. Returns NULL,
@@ -175,10 +175,10 @@ static struct group *group_of(struct jit *j, struct stub *s, const struct sg_ins
     u32 arg;
 
     *fresh = false;
-    if (!groups(in, &arg)) /* it may stand between loads of a group, whose check is not of its bytes */
+    if (!may_group(in, &arg)) /* it may stand between loads of a group, whose check is not of its bytes */
         return NULL;
     for (u32 i = 0; i < j->ngroups; i++)
-        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last && covers(&j->groups[i], in, arg))
+        if (j->groups[i].a == in->a && j->cur <= j->groups[i].last && group_covers(&j->groups[i], in, arg))
             g = &j->groups[i];
     if (g) {
         cmp_flag(j, g, GROUP_UNCHECKED);
@@ -243,7 +243,7 @@ static void window_of_group(struct jit *j, struct stub *s, const struct group *g
 }
 
 /* True if the next instruction loads the 16 bits that follow this instruction's. */
-static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
+static bool is_half_pair(const struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const struct sg_insn *x = in + 1;
     const u32 i = j->cur + 1;
@@ -258,7 +258,7 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15;
     const struct check k = {
-        .idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
+        .idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + span_of(arg)};
     const u32 ad = sg_jv_get(j, in->a, 0);
     struct stub *s = sg_jit_stub(j);
     u32 d[4][4];
@@ -282,15 +282,15 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /* Two 16-bit values that lie in each lane of d[0][h]: the second one to d[1][h]. */
-static void part(struct jit *j, u32 d[4][4], u32 h, u32 arg)
+static void split_halves(struct jit *j, u32 d[4][4], u32 h, u32 arg)
 {
     evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
     sg_jit_cut(j, d[0][h], 2, arg & SIGN);
 }
 
 /* The result of a load, lane by lane. */
-static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4],
-                   enum also also)
+static void gather_loads(struct jit *j, const struct sg_insn *in, u32 arg, const u32 ad[4], u32 d[4][4],
+                         enum also also)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15;
 
@@ -301,7 +301,7 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
     for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
         gather32(j, d[0][h], ad, h, (s32)in->imm);
         if (also == TWO)
-            part(j, d, h, arg);
+            split_halves(j, d, h, arg);
         else
             sg_jit_cut(j, d[0][h], size, arg & SIGN);
     }
@@ -313,7 +313,7 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
 }
 
 /* True unless an earlier load of the group has prefetched the lines of this one. */
-static bool fetches(struct group *g, const struct sg_insn *in)
+static bool needs_prefetch(struct group *g, const struct sg_insn *in)
 {
     const u64 line = g ? (u64)(in->imm - g->low) / 64 : 64;
     const bool first = line > 63 || !(g->fetched >> line & 1);
@@ -327,10 +327,10 @@ static bool fetches(struct group *g, const struct sg_insn *in)
 static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
                        enum also also, struct group *g)
 {
-    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, fetches(g, in));
+    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, needs_prefetch(g, in));
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         if (also == TWO)
-            part(j, d, h, arg);
+            split_halves(j, d, h, arg);
         else
             sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
     if (also == HALVES)
@@ -348,9 +348,9 @@ static void row_to(struct jit *j, const struct sg_insn *in, u32 arg, u32 d[4][4]
     }
     row_load(j, d, n, (s32)in->imm);
     for (u32 h = 0; h < sg_jit_n(j, false) && also == TWO; h++)
-        part(j, d, h, arg);
+        split_halves(j, d, h, arg);
     if (n == 1)
-        prefetch(j, n, also == TWO ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
+        prefetch_rows(j, n, also == TWO ? SG_WINDOW_AHEAD : AHEAD, (s32)in->imm);
 }
 
 /*
@@ -429,7 +429,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
 {
     const u32 bytes = (arg & 15) * (arg >> 8 & 15);
     const struct check one = {
-        .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg), .sum = sum};
+        .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + span_of(arg), .sum = sum};
     const bool check = !g || fresh;
     struct check k = one;
     size_t other, end[2] = {0};
@@ -473,7 +473,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
         check_group(j, s, in, g, ad);
     else if (!g)
         sg_jit_check_global(j, s, &one, ad);
-    gather(j, in, arg, ad, d, also);
+    gather_loads(j, in, arg, ad, d, also);
     for (u32 i = 0; i < 2; i++)
         if (end[i])
             land(B(j), end[i]);
@@ -484,7 +484,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
                        u32 d[4][4], enum also also, struct group *g, bool fresh)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, stride = also == TWO ? 4 : bytes;
-    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
+    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + span_of(arg)};
     const bool row = lies_in_row(j, arg, also);
     size_t others = 0, end = 0, end_window = 0, known = 0;
     bool checked = g && !fresh;
@@ -515,7 +515,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
         sg_jit_window_known(j, s, s->window);
     if (!g)
         sg_jit_check_global(j, s, &k, ad);
-    gather(j, in, arg, ad, d, also);
+    gather_loads(j, in, arg, ad, d, also);
     if (row)
         land(B(j), end);
     if (s->window)
@@ -525,7 +525,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
 bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
-    const enum also also = pair(j, in, arg)                                  ? TWO
+    const enum also also = is_half_pair(j, in, arg)                          ? TWO
                            : arg == MEM(4, 2) && sg_jit_halves_follow(j, in) ? HALVES
                                                                              : ALONE;
     const u32 stride = also == TWO ? 4 : bytes; /* of lanes in a row */

@@ -20,7 +20,7 @@ struct sum *sg_jit_sum(struct jit *j, u32 op)
     return NULL;
 }
 
-static bool hoisted(const struct jit *j, u32 op)
+static bool is_hoisted(const struct jit *j, u32 op)
 {
     return op < j->code->slots_begin && !sg_jit_flat(j, op);
 }
@@ -56,7 +56,7 @@ u32 sg_jit_sum_place(const struct jit *j)
 }
 
 /* Drops sums whose value is neither wanted nor still to be written. */
-static void sweep(struct jit *j)
+static void drop_unwanted(struct jit *j)
 {
     u32 n = 0;
 
@@ -73,11 +73,11 @@ void sg_jit_sums_changed(struct jit *j, u32 op, u32 h)
             j->sums[i].valid = false;
             j->sums[i].unsaved &= (u8) ~(1u << h);
         }
-    sweep(j);
+    drop_unwanted(j);
 }
 
 /* Adds the uniform operand to RAX, or moves it there. */
-static void number(struct jit *j, u32 op, bool move)
+static void operand_to_rax(struct jit *j, u32 op, bool move)
 {
     struct buf *b = B(j);
     u64 v;
@@ -105,13 +105,13 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
     flat = sg_jit_flat(j, in->a) ? in->a : in->b;
     key = flat == in->a ? in->b : in->a;
     from = sg_jit_sum(j, key);
-    if ((!from && !hoisted(j, key)) || !leads_to_address(j, in))
+    if ((!from && !is_hoisted(j, key)) || !leads_to_address(j, in))
         return false;
     base = from ? from->base : key;
     place = sg_jit_sum_place(j);
     if (from)
         alu_mem(b, true, 0x8b, RAX, G_WARP, NUMBER(from));
-    number(j, flat, !from);
+    operand_to_rax(j, flat, !from);
     alu_mem(b, true, 0x89, RAX, G_WARP, (s32)(offsetof(struct sg_warp, sums) + 8 * place));
     sg_jv_kill(j, in, 15);
     sg_jv_lose(j, in->d);

@@ -67,7 +67,7 @@ static u32 begin_of(const struct form *f, u32 g)
 }
 
 /* False: some lanes of a window do not lie within its bytes. */
-static bool fit(struct sg_window *x, const u64 *a, const struct form *f)
+static bool windows_fit(struct sg_window *x, const u64 *a, const struct form *f)
 {
     const u64 lowest = a[0] + (u64)x->low;
 
@@ -103,13 +103,13 @@ static u32 best_form(struct sg_window *x, const u64 *a)
     const u32 n = x->avx2 ? sizeof(avx2_forms) / sizeof(*f) : sizeof(forms) / sizeof(*f);
 
     for (u32 i = 0; i < n; i++)
-        if (fit(x, a, &f[i]))
+        if (windows_fit(x, a, &f[i]))
             return f[i].state;
     return SG_WINDOW_NONE;
 }
 
 /* The distances of all running lanes. False: they are not multiples of the alignment. */
-static bool distances(struct sg_window *x, const u64 *a)
+static bool lane_distances(struct sg_window *x, const u64 *a)
 {
     u64 low = UINT64_MAX, high = 0;
 
@@ -151,7 +151,7 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
         for (u32 i = 0; i < SG_LANES; i++)
             a[i] = x->narrow ? ((const u32 *)at)[i] : ((const u64 *)at)[i];
         x->lanes = w->mask;
-        if ((x->lanes & 1) && distances(x, a))
+        if ((x->lanes & 1) && lane_distances(x, a))
             state = in_row(x) ? SG_WINDOW_NEW : best_form(x, a);
         for (u32 i = 0; i < SG_LANES && x->narrow; i++)
             x->offset32[i] = (u32)x->offset[i];
@@ -255,7 +255,7 @@ static void index_of(struct jit *j, u32 d, u32 k, u32 h)
 }
 
 /* The words of the lanes of chunk h from register 0, or (two) 0 and 1. */
-static void pick(struct jit *j, const struct by_windows *l, u32 h, bool two)
+static void pick_words(struct jit *j, const struct by_windows *l, u32 h, bool two)
 {
     for (u32 k = 0; k < l->n; k++) {
         const u32 d = l->d[k][h];
@@ -276,21 +276,21 @@ static void all_in_one(struct jit *j, const struct by_windows *l)
     window_begin(j, l, 0, true);
     evm(b, VMOVU8, 0, 0, RCX, l->disp, 64, 2, EV_Z);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
-        pick(j, l, h, false);
+        pick_words(j, l, h, false);
 }
 
-static void sixteen(struct jit *j, const struct by_windows *l)
+static void load_sixteen(struct jit *j, const struct by_windows *l)
 {
     struct buf *b = B(j);
 
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         window_begin(j, l, h, true);
         evm(b, VMOVU, 0, 0, RCX, l->disp, 64, 0, 0);
-        pick(j, l, h, false);
+        pick_words(j, l, h, false);
     }
 }
 
-static void eight(struct jit *j, const struct by_windows *l)
+static void load_eight(struct jit *j, const struct by_windows *l)
 {
     struct buf *b = B(j);
 
@@ -299,12 +299,12 @@ static void eight(struct jit *j, const struct by_windows *l)
             window_begin(j, l, 2 * h + q, true);
             evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
         }
-        pick(j, l, h, true);
+        pick_words(j, l, h, true);
     }
 }
 
 /* Two windows a register. */
-static void four(struct jit *j, const struct by_windows *l)
+static void load_four(struct jit *j, const struct by_windows *l)
 {
     struct buf *b = B(j);
 
@@ -316,7 +316,7 @@ static void four(struct jit *j, const struct by_windows *l)
             else
                 evm(b, VMOVU, q / 2, 0, RCX, l->disp, 32, 0, EV_YMM);
         }
-        pick(j, l, h, true);
+        pick_words(j, l, h, true);
     }
 }
 
@@ -346,9 +346,9 @@ void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, b
     static const struct {
         u32 state;
         void (*load)(struct jit *j, const struct by_windows *l);
-    } ways[] = {{SG_WINDOW_8, eight},
-                {SG_WINDOW_4, four},
-                {SG_WINDOW_16, sixteen},
+    } ways[] = {{SG_WINDOW_8, load_eight},
+                {SG_WINDOW_4, load_four},
+                {SG_WINDOW_16, load_sixteen},
                 {SG_WINDOW_32, all_in_one},
                 {SG_WINDOW_4_WIDE, four_wide}};
     const u32 last = sizeof(ways) / sizeof(*ways) - 1;

@@ -42,19 +42,19 @@ bool sg_low_bits_wide(uint8_t rule, unsigned operand)
     return rules[rule - 1].width == 64 && r != ZEROS && r != WIDEN;
 }
 
-static uint8_t least(uint8_t a, uint8_t b)
+static uint8_t least_of(uint8_t a, uint8_t b)
 {
     return a < b ? a : b;
 }
 
 /* The sum of two shifts or positions, at most SG_LOW_ALL. */
-static uint8_t sum(uint32_t a, uint32_t b)
+static uint8_t sum_of(uint32_t a, uint32_t b)
 {
     return a + b < SG_LOW_ALL ? (uint8_t)(a + b) : SG_LOW_ALL;
 }
 
 /* A sum without a carry from bits that differ: one is the same in all lanes, and zero there. */
-static uint8_t added(struct sg_low a, struct sg_low b)
+static uint8_t added_bits(struct sg_low a, struct sg_low b)
 {
     if (!a.differ && !b.differ)
         return 0;
@@ -63,18 +63,18 @@ static uint8_t added(struct sg_low a, struct sg_low b)
     return !a.differ && a.zeros >= b.differ ? b.differ : SG_LOW_ALL;
 }
 
-static struct sg_low product(struct sg_low a, struct sg_low b)
+static struct sg_low product_bits(struct sg_low a, struct sg_low b)
 {
     const bool power = b.known && b.value && !(b.value & (b.value - 1));
-    struct sg_low r = {.zeros = sum(a.zeros, b.zeros), .bits = sum(a.bits, b.bits)};
+    struct sg_low r = {.zeros = sum_of(a.zeros, b.zeros), .bits = sum_of(a.bits, b.bits)};
 
-    r.differ = !a.differ && !b.differ ? 0 : power ? sum(a.differ, b.zeros) : SG_LOW_ALL;
+    r.differ = !a.differ && !b.differ ? 0 : power ? sum_of(a.differ, b.zeros) : SG_LOW_ALL;
     return r;
 }
 
-static struct sg_low masked(struct sg_low a, struct sg_low b)
+static struct sg_low masked_bits(struct sg_low a, struct sg_low b)
 {
-    struct sg_low r = {.zeros = a.zeros > b.zeros ? a.zeros : b.zeros, .bits = least(a.bits, b.bits)};
+    struct sg_low r = {.zeros = a.zeros > b.zeros ? a.zeros : b.zeros, .bits = least_of(a.bits, b.bits)};
 
     r.differ = a.differ > b.differ ? a.differ : b.differ;
     if (r.zeros >= r.differ)
@@ -86,8 +86,9 @@ static struct sg_low shifted_left(struct sg_low a, struct sg_low b)
 {
     const uint32_t by = (uint32_t)b.value;
 
-    return (struct sg_low){
-        .differ = a.differ ? sum(a.differ, by) : 0, .zeros = sum(a.zeros, by), .bits = sum(a.bits, by)};
+    return (struct sg_low){.differ = a.differ ? sum_of(a.differ, by) : 0,
+                           .zeros = sum_of(a.zeros, by),
+                           .bits = sum_of(a.bits, by)};
 }
 
 /* Copies of a sign that differs between lanes may enter at the top. */
@@ -126,25 +127,25 @@ static struct sg_low by_rule(uint8_t rule, uint8_t width, struct sg_low a, struc
         return b.known && b.value < width ? shifted_right(a, b, width) : r;
     case ADD:
         return (struct sg_low){
-            .differ = added(a, b), .zeros = least(a.zeros, b.zeros), .bits = sum(longer, 1)};
+            .differ = added_bits(a, b), .zeros = least_of(a.zeros, b.zeros), .bits = sum_of(longer, 1)};
     case SUB:
-        r.differ = b.differ ? SG_LOW_ALL : added(a, b);
-        r.zeros = least(a.zeros, b.zeros);
+        r.differ = b.differ ? SG_LOW_ALL : added_bits(a, b);
+        r.zeros = least_of(a.zeros, b.zeros);
         return r;
     case AND:
-        return masked(a, b);
+        return masked_bits(a, b);
     case OR:
         r.differ = a.differ > b.differ ? a.differ : b.differ;
-        r.zeros = least(a.zeros, b.zeros);
+        r.zeros = least_of(a.zeros, b.zeros);
         r.bits = longer;
         return r;
     case MUL:
-        return product(a, b);
+        return product_bits(a, b);
     default: /* MAD */
-        r = product(a, b);
-        return (struct sg_low){.differ = added(r, c),
-                               .zeros = least(r.zeros, c.zeros),
-                               .bits = sum(r.bits > c.bits ? r.bits : c.bits, 1)};
+        r = product_bits(a, b);
+        return (struct sg_low){.differ = added_bits(r, c),
+                               .zeros = least_of(r.zeros, c.zeros),
+                               .bits = sum_of(r.bits > c.bits ? r.bits : c.bits, 1)};
     }
 }
 

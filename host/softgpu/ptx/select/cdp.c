@@ -10,7 +10,7 @@
 
 #define NONE SG_OPND_NONE
 
-static uint32_t pack(struct sg_dec *d, uint32_t lo, uint32_t hi)
+static uint32_t pack_pair(struct sg_dec *d, uint32_t lo, uint32_t hi)
 {
     uint32_t r = sg_temp(d, SG_TY_U64);
 
@@ -44,9 +44,9 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
         return d->err;
     f[0] = sg_temp(d, SG_TY_U64);
     f[1] = sg_call_arg(d, &c->args[0], SG_TY_U64);
-    f[2] = pack(d, grid[0], grid[1]);
-    f[3] = pack(d, grid[2], block[0]);
-    f[4] = pack(d, block[1], block[2]);
+    f[2] = pack_pair(d, grid[0], grid[1]);
+    f[3] = pack_pair(d, grid[2], block[0]);
+    f[4] = pack_pair(d, block[1], block[2]);
     sg_emit_x(d, "cdp.buffer", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     /* The call has one operand more than an instruction: a second instruction holds the size. */
     sg_emit(d, "cdp.shared", NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);

@@ -330,8 +330,8 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
  * in one, *place the local variable that is not the caller's own, or NONE. The names do not tell afterwards: several
  * results may be called "_".
  */
-static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
-                uint32_t *reg, uint32_t *place)
+static int bind_parameter(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
+                          uint32_t *reg, uint32_t *place)
 {
     uint32_t kind = SG_K_LOCAL, index;
 
@@ -365,7 +365,7 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
     return d->err;
 }
 
-static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
+static int expand_call(struct sg_dec *d, uint32_t func, struct sg_call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];
     uint32_t save_base = d->func_base, save_ret = d->ret_label;
@@ -392,13 +392,13 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     d->call_stack[d->depth++] = func;
     sg_scope_open(d);
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
-        bind(d, &f->params[i], &c->args[i], false, &reg, &place);
+        bind_parameter(d, &f->params[i], &c->args[i], false, &reg, &place);
         if (reg != NONE && !d->err)
             sg_emit(d, mov_of(f->params[i].type), reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE,
                     NONE);
     }
     for (uint32_t i = 0; i < f->nrets && !d->err; i++)
-        bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i], &places[i]);
+        bind_parameter(d, &f->rets[i], &c->rets[i], true, &ret_regs[i], &places[i]);
     d->func_base = d->nscopes - 1;
     label = sg_new_label(d);
     d->ret_label = label + 1;
@@ -469,7 +469,7 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
             sg_call_real(d, i, c);
         } else {
             d->indirect++;
-            expand(d, i, c);
+            expand_call(d, i, c);
             d->indirect--;
         }
         sg_emit_bra(d, end, NONE, false);
@@ -507,7 +507,7 @@ static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct sg_call 
        supported functions are handled here. */
     if (f->body && !strncmp(f->name, "__cudaCDP2", strlen("__cudaCDP2")) && sg_call_cdp(d, f->name, c))
         return d->err;
-    return f->body ? expand(d, index, c) : call_builtin(d, f->name, c);
+    return f->body ? expand_call(d, index, c) : call_builtin(d, f->name, c);
 }
 
 /* call{.uni} (ret), name, (args){, prototype}; the lexer stands behind the opcode */

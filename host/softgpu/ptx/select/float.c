@@ -70,7 +70,7 @@ static uint32_t third_src(struct sg_dec *d, uint32_t i, enum sg_type t, bool abs
     return x;
 }
 
-static int minmax(struct sg_dec *d, enum sg_type t)
+static int select_minmax(struct sg_dec *d, enum sg_type t)
 {
     bool ftz = sg_mod(d, "ftz"), nan = sg_mod(d, "NaN"), x = sg_mod(d, "xorsign"), three = d->nops == 4;
     bool absolute = sg_mod(d, "abs") && three;
@@ -159,7 +159,7 @@ int sg_flt_arith(struct sg_dec *d)
     if (t != SG_TY_F32 && t != SG_TY_F64)
         return sg_dec_refuse(d, NULL);
     if (!strcmp(base, "min") || !strcmp(base, "max"))
-        return minmax(d, t);
+        return select_minmax(d, t);
     rnd = round_mod(d);
     /* of .target sm_1x, mad without a rounding is fma.rn.ftz on later processors (PTX ISA, "mad") */
     flush = sg_mod(d, "ftz");

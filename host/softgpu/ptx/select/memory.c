@@ -74,7 +74,7 @@ struct addr {
     bool narrow;         /* 32-bit address */
 };
 
-static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *x)
+static int select_address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *x)
 {
     struct sg_opnd o = d->ops[i];
     struct sg_pdecl *p;
@@ -169,8 +169,8 @@ static uint32_t take_vec(struct sg_dec *d)
 }
 
 /* A load of up to 4 elements. */
-static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
-                const struct addr *x, bool spin)
+static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                       const struct addr *x, bool spin)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size = sg_type_size(t);
     uint32_t *const dst[4] = {&f[0], &f[2], &f[3], &f[4]};
@@ -182,11 +182,12 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
         struct addr part = *x;
 
         for (uint32_t k = 0; k < vec && !d->err; k++, part.off += size)
-            load(d, t, 1, &el[k], &part, spin);
+            select_load(d, t, 1, &el[k], &part, spin);
         return d->err;
     }
     if (sg_pair_words(d, t, vec, el, words))
-        return load(d, SG_TY_B32, vec / 2, words, x, spin) ? d->err : sg_pair_split(d, t, vec, el, words);
+        return select_load(d, SG_TY_B32, vec / 2, words, x, spin) ? d->err
+                                                                  : sg_pair_split(d, t, vec, el, words);
     for (uint32_t k = 0; k < vec; k++) {
         wide[k] = NONE;
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
@@ -217,7 +218,7 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
 }
 
 /* The registers of a vector operand, or the single register. */
-static int elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
+static int vector_elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
 {
     const struct sg_opnd *o = &d->ops[i];
 
@@ -243,28 +244,28 @@ static int emit_ld(struct sg_dec *d)
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
     if (t == SG_TY_B128 && vec == 1) { /* its two halves, aligned to 16 bytes */
-        if (address(d, 1, sp, &x) || sg_halves128(d, 0, el))
+        if (select_address(d, 1, sp, &x) || sg_halves128(d, 0, el))
             return d->err;
         t = SG_TY_B64;
         vec = 2;
         size = 8;
     } else if (size > 8 || (vec == 8 && size != 4)) {
         return sg_dec_refuse(d, NULL);
-    } else if (address(d, 1, sp, &x) || elements(d, 0, vec, el)) {
+    } else if (select_address(d, 1, sp, &x) || vector_elements(d, 0, vec, el)) {
         return d->err;
     }
     if (x.uniform_param && (x.off < 0 || (uint64_t)x.off + size * vec > d->k->param_bytes))
         return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
     if (vec < 8)
-        return load(d, t, vec, el, &x, spin);
-    load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
+        return select_load(d, t, vec, el, &x, spin);
+    select_load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
     x.off += 16;
-    return load(d, t, 4, el + 4, &x, spin);
+    return select_load(d, t, 4, el + 4, &x, spin);
 }
 
 /* A store of up to 4 elements. */
-static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
-                 const struct addr *x, bool spin)
+static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                        const struct addr *x, bool spin)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size = sg_type_size(t);
     uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
@@ -272,7 +273,8 @@ static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg
     char op[40];
 
     if (sg_pair_words(d, t, vec, el, words))
-        return sg_pair_join(d, t, vec, el, words) ? d->err : store(d, SG_TY_B32, vec / 2, words, x, spin);
+        return sg_pair_join(d, t, vec, el, words) ? d->err
+                                                  : select_store(d, SG_TY_B32, vec / 2, words, x, spin);
     for (uint32_t k = 0; k < vec; k++) {
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
             *src[k] = sg_temp(d, SG_TY_U32);
@@ -317,22 +319,22 @@ static int emit_st(struct sg_dec *d)
     if (!size)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
     if (t == SG_TY_B128 && vec == 1 && sp != SG_SP_CONST) {
-        if (address(d, 0, sp, &x) || sg_halves128(d, 1, el))
+        if (select_address(d, 0, sp, &x) || sg_halves128(d, 1, el))
             return d->err;
         t = SG_TY_B64;
         vec = 2;
     } else if (size > 8 || (vec == 8 && size > 4) || sp == SG_SP_CONST) {
         return sg_dec_refuse(d, NULL);
-    } else if (address(d, 0, sp, &x) || elements(d, 1, vec, el)) {
+    } else if (select_address(d, 0, sp, &x) || vector_elements(d, 1, vec, el)) {
         return d->err;
     }
     if (x.uniform_param)
         return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
     if (vec < 8)
-        return store(d, t, vec, el, &x, spin);
-    store(d, t, 4, el, &x, spin);
+        return select_store(d, t, vec, el, &x, spin);
+    select_store(d, t, 4, el, &x, spin);
     x.off += 4 * size;
-    return store(d, t, 4, el + 4, &x, spin);
+    return select_store(d, t, 4, el + 4, &x, spin);
 }
 
 /* atom.cas.b128 d, [a], b, c and atom.exch.b128 d, [a], b; the last halves go into an "ext" */
@@ -396,7 +398,7 @@ int sg_emit_atom(struct sg_dec *d)
         snprintf(op, sizeof(op), "atom.add.%s", sg_type_name(t));
     else
         snprintf(op, sizeof(op), "atom.%s.%s", what, sg_bt(t));
-    if (address(d, at, sp, &x))
+    if (select_address(d, at, sp, &x))
         return d->err;
     if (t == SG_TY_B128)
         return vec > 1 || red ? sg_dec_refuse(d, NULL) : emit_atom128(d, what, &x);
@@ -404,7 +406,7 @@ int sg_emit_atom(struct sg_dec *d)
         d->code->ordered = true; /* shared memory is accessed by a single thread here */
     f[1] = x.op;
     if (vec > 1) { /* element by element: CUDA promises no more */
-        if (elements(d, at + 1, vec, el[1]) || (!red && elements(d, 0, vec, el[0])))
+        if (vector_elements(d, at + 1, vec, el[1]) || (!red && vector_elements(d, 0, vec, el[0])))
             return d->err;
         for (uint32_t k = 0; k < vec; k++) {
             f[2] = sg_src_el(d, &el[1][k], t);
@@ -462,7 +464,7 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp)
     struct addr x;
     uint32_t r;
 
-    if (address(d, i, sp, &x))
+    if (select_address(d, i, sp, &x))
         return SG_OPND_CONST;
     if (!x.off)
         return x.op;
@@ -479,7 +481,7 @@ int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint
     uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
     struct addr x;
 
-    if (address(d, at, sp, &x))
+    if (select_address(d, at, sp, &x))
         return d->err;
     f[1] = x.op;
     i = sg_emit_x(d, op, f, dst == NONE ? 0 : SG_F_D, SG_F_A | SG_F_B);
@@ -495,9 +497,9 @@ int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t
     struct sg_opel el[SG_MAX_VEC];
     struct addr x;
 
-    if (address(d, to, SG_SP_SHARED, &x) || elements(d, from, vec, el))
+    if (select_address(d, to, SG_SP_SHARED, &x) || vector_elements(d, from, vec, el))
         return d->err;
-    return store(d, t, vec, el, &x, false);
+    return select_store(d, t, vec, el, &x, false);
 }
 
 /* cp.async: completes at once, so waiting for it does nothing. */
@@ -534,7 +536,7 @@ static int emit_cp(struct sg_dec *d)
     if (d->nops < 3 || d->ops[2].kind != SG_O_IMM ||
         (d->ops[2].imm != 4 && d->ops[2].imm != 8 && d->ops[2].imm != 16))
         return sg_dec_syntax(d, "cp.async: a size of 4, 8 or 16 expected");
-    if (address(d, 0, SG_SP_SHARED, &x) || address(d, 1, SG_SP_GLOBAL, &y))
+    if (select_address(d, 0, SG_SP_SHARED, &x) || select_address(d, 1, SG_SP_GLOBAL, &y))
         return d->err;
     if (d->nops > 3 && d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_PRED) {
         n = sg_temp(d, SG_TY_U32); /* ignore-src: nothing is read, all is zero */

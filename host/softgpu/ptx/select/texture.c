@@ -35,7 +35,7 @@ static void put_arg(struct sg_dec *d, uint32_t slot, uint32_t code)
 }
 
 /* The elements of an operand that is a vector or a single register. */
-static uint32_t elements(const struct sg_opnd *o, struct sg_opel el[SG_MAX_VEC])
+static uint32_t vector_elements(const struct sg_opnd *o, struct sg_opel el[SG_MAX_VEC])
 {
     if (o->kind == SG_O_VEC) {
         memcpy(el, o->el, sizeof(o->el));
@@ -49,7 +49,7 @@ static int put_vector(struct sg_dec *d, uint32_t i, uint32_t slot, uint32_t n, e
 {
     struct sg_opel el[SG_MAX_VEC];
 
-    if (i >= d->nops || elements(&d->ops[i], el) < n)
+    if (i >= d->nops || vector_elements(&d->ops[i], el) < n)
         return sg_dec_syntax(d, "%s: operand %u: %u elements expected", d->oc.full, i + 1, n);
     for (uint32_t k = 0; k < n; k++)
         put_arg(d, slot + k, sg_src_el(d, &el[k], t));
@@ -66,7 +66,7 @@ static const struct geom geoms[] = {
     {"a2d", 2, true, false}, {"cube", 3, false, true}, {"acube", 3, true, true}, {NULL, 0, false, false},
 };
 
-static const struct geom *geometry(struct sg_dec *d)
+static const struct geom *geometry_of(struct sg_dec *d)
 {
     for (const struct geom *g = geoms; g->name; g++)
         if (sg_mod(d, g->name))
@@ -113,7 +113,7 @@ static int take_results(struct sg_dec *d, uint32_t n, enum sg_type t)
     struct sg_opel el[SG_MAX_VEC];
     uint32_t i;
 
-    if (elements(&d->ops[0], el) != n)
+    if (vector_elements(&d->ops[0], el) != n)
         return sg_dec_syntax(d, "%s: %u destinations expected", d->oc.full, n);
     for (uint32_t k = 0; k < n && !d->err; k++) {
         if (el[k].kind == SG_O_SINK)
@@ -153,7 +153,7 @@ static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g, boo
     uint32_t zero = sg_const32(d, 0);
     bool there = from < d->nops;
 
-    if (there && elements(&d->ops[from], el) == 1 &&
+    if (there && vector_elements(&d->ops[from], el) == 1 &&
         (el[0].kind == SG_O_F32 || el[0].kind == SG_O_F64 ||
          (el[0].kind == SG_O_REG && d->vregs[el[0].v].type == SG_TY_F32)))
         return depth ? sg_dec_refuse(d, "depth textures are not available")
@@ -196,7 +196,7 @@ static int finish_fetch(struct sg_dec *d, const char *op, uint32_t handle, uint3
 /* tex{.base,.level,.grad}.geom.v4.dtype.ctype d{|p}, [a, {b,} c] {, lod | dx, dy} {, e} */
 static int emit_tex(struct sg_dec *d)
 {
-    const struct geom *g = geometry(d);
+    const struct geom *g = geometry_of(d);
     enum sg_type ct = sg_ty(d, 1);
     bool level, grad;
     uint32_t handle, aux, next = 2;
@@ -229,7 +229,7 @@ static int emit_tex(struct sg_dec *d)
 static int emit_tld4(struct sg_dec *d)
 {
     static const char *const comps[] = {"r", "g", "b", "a"};
-    const struct geom *g = geometry(d);
+    const struct geom *g = geometry_of(d);
     uint32_t handle, comp = 4;
 
     if (!g)
@@ -340,7 +340,7 @@ static int put_values(struct sg_dec *d, uint32_t i, uint32_t n, enum sg_type t)
 {
     struct sg_opel el[SG_MAX_VEC];
 
-    if (elements(&d->ops[i], el) != n)
+    if (vector_elements(&d->ops[i], el) != n)
         return sg_dec_syntax(d, "%s: %u values expected", d->oc.full, n);
     for (uint32_t k = 0; k < n && !d->err; k++) {
         uint32_t at = sg_emit(d, sg_class_of(t) == SG_C_64 ? "tex.val64" : "tex.val32", NONE,
@@ -355,7 +355,7 @@ static int put_values(struct sg_dec *d, uint32_t i, uint32_t n, enum sg_type t)
 /* suld.b.geom{.cop}.vec.dtype.clamp d, [a, b] */
 static int emit_suld(struct sg_dec *d)
 {
-    const struct geom *g = geometry(d);
+    const struct geom *g = geometry_of(d);
     enum sg_type t = sg_ty(d, 0);
     uint32_t vec = vector_size(d), handle, aux, i;
 
@@ -375,7 +375,7 @@ static int emit_suld(struct sg_dec *d)
 /* sust.b.geom{.cop}.vec.ctype.clamp [a, b], c and sust.p */
 static int emit_sust(struct sg_dec *d)
 {
-    const struct geom *g = geometry(d);
+    const struct geom *g = geometry_of(d);
     enum sg_type t = sg_ty(d, 0);
     uint32_t vec = vector_size(d), handle, aux, i;
     bool formatted;
@@ -401,7 +401,7 @@ static int emit_sust(struct sg_dec *d)
 static int emit_sured(struct sg_dec *d)
 {
     static const char *const ops[] = {"add", "min", "max", "and", "or"};
-    const struct geom *g = geometry(d);
+    const struct geom *g = geometry_of(d);
     enum sg_type t = sg_ty(d, 0);
     uint32_t handle, aux, i, op = 5;
     bool formatted;

@@ -109,7 +109,7 @@ static int emit_simd(struct sg_dec *d)
 }
 
 /* The last step of a scalar video instruction: r into a part of c, or combined with it. */
-static int finish(struct sg_dec *d, const char *then, uint32_t r)
+static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
 {
     uint32_t at, bits, f[5] = {0};
 
@@ -158,13 +158,13 @@ static uint32_t wide_src(struct sg_dec *d, uint32_t i, enum sg_type t)
 }
 
 /* Clamps r to the range of the result's part. */
-static void saturate(struct sg_dec *d, uint32_t r, enum sg_type t)
+static void saturate_video(struct sg_dec *d, uint32_t r, enum sg_type t)
 {
     uint32_t at, bits;
     int64_t most, least;
 
     if (!part_bits(&d->ops[0], &at, &bits))
-        return; /* reported by finish() */
+        return; /* reported by finish_video() */
     most = sg_type_signed(t) ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
     least = sg_type_signed(t) ? -most - 1 : 0;
     sg_emit(d, "min.s64", r, r, sg_const64(d, (uint64_t)most), NONE);
@@ -177,9 +177,9 @@ static int finish_wide(struct sg_dec *d, const char *then, uint32_t r, bool sat)
     uint32_t low = sg_temp(d, SG_TY_B32);
 
     if (sat)
-        saturate(d, r, sg_ty(d, 0));
+        saturate_video(d, r, sg_ty(d, 0));
     sg_emit(d, "cvt.u32.u64", low, r, NONE, NONE);
-    return finish(d, then, low);
+    return finish_video(d, then, low);
 }
 
 /* vshl, vshr: by at most 32 bits, or modulo 32 */
@@ -284,7 +284,7 @@ static int emit_vset(struct sg_dec *d)
 
     if (!has_third(d, then))
         return sg_dec_refuse(d, NULL);
-    return finish(d, then, video_compare(d, part_src(d, 1, sg_ty(d, 0)), part_src(d, 2, sg_ty(d, 1))));
+    return finish_video(d, then, video_compare(d, part_src(d, 1, sg_ty(d, 0)), part_src(d, 2, sg_ty(d, 1))));
 }
 
 /* vset2 vset4: 1 or 0 for each lane; with .add the number of ones is added to c */

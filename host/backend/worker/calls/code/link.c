@@ -220,7 +220,7 @@ static void linking_free(struct wrk_worker *w, struct linking *k)
 }
 
 /* Adds or completes, on the link's thread. */
-static void work(void *arg)
+static void link_work(void *arg)
 {
     struct linking *k = arg;
     struct link *l = k->l;
@@ -242,7 +242,7 @@ static CUresult finish_link(struct wrk_worker *w, struct wrk_wait *wait, CUresul
 
     k->w = w;
     if (r == CUDA_SUCCESS) {
-        wrk_link_thread_run(l->thread, work, k);
+        wrk_link_thread_run(l->thread, link_work, k);
         r = k->r;
     }
     pthread_mutex_lock(&lock);

@@ -128,7 +128,7 @@ static CUresult load_count(struct wrk_worker *w, const struct wrk_load *l)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static CUresult land_load(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_load *l = (struct wrk_load *)(uintptr_t)wait->arg[0];
 
@@ -152,7 +152,7 @@ static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 
 CUresult wrk_load_start(struct wrk_call *c, struct wrk_load *l)
 {
-    struct wrk_wait *wait = wrk_wait_long(c, load_finish, land);
+    struct wrk_wait *wait = wrk_wait_long(c, load_finish, land_load);
 
     if (!wait) {
         free(l->text);

@@ -85,7 +85,7 @@ static uint64_t context_leave(struct wrk_worker *w, uint64_t handle, CUcontext c
     return bytes;
 }
 
-static CUresult retain(struct wrk_worker *w, int device, uint64_t handle)
+static CUresult retain_primary(struct wrk_worker *w, int device, uint64_t handle)
 {
     struct wrk_handle_entry *e = wrk_handles_find(&w->handles, handle, VGP_H_CONTEXT);
     CUcontext ctx = NULL;
@@ -134,7 +134,7 @@ static CUresult context_create(CUcontext *ctx, unsigned flags, int device)
 }
 
 /* A waiter that ends the primary context takes all references to it away, those of other threads, too. */
-static CUresult borrow(int device, struct wrk_lent_context *lent, CUcontext *ctx)
+static CUresult borrow_primary(int device, struct wrk_lent_context *lent, CUcontext *ctx)
 {
     CUresult r;
 
@@ -164,7 +164,7 @@ CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_cont
     else
         wrk_handles_each(&w->handles, VGP_H_CONTEXT, find_context, &ctx);
     if (!ctx) {
-        r = borrow(device, lent, &ctx);
+        r = borrow_primary(device, lent, &ctx);
         if (r != CUDA_SUCCESS)
             return r;
         if (lent->made)
@@ -211,7 +211,7 @@ static CUresult land_retain(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     if (wait->arg[1] != primary[device].handle && wrk_handles_find(&w->handles, wait->arg[1], VGP_H_CONTEXT))
         wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: handle %#llx was made twice",
                 (unsigned long long)wait->arg[1]);
-    return retain(w, device, wait->arg[1]);
+    return retain_primary(w, device, wait->arg[1]);
 }
 
 CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxRetain *a)
@@ -233,7 +233,7 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
             return r;
     }
     if (!primary[a->device].ending)
-        return retain(c->w, a->device, a->context);
+        return retain_primary(c->w, a->device, a->context);
     /* The last release is in progress on a waiter: not between its call and the following steps. */
     struct wrk_wait *wait = wrk_wait_long(c, context_finish_nothing, land_retain);
     if (!wait)
@@ -252,7 +252,7 @@ uint64_t wrk_primary(int device, CUcontext *ctx)
     return primary[device].handle;
 }
 
-static void ended(struct wrk_worker *w, const struct wrk_wait *wait)
+static void note_context_end(struct wrk_worker *w, const struct wrk_wait *wait)
 {
     wrk_quota_give(w, wait->arg[1]);
     wrk_host_func_context_gone((struct wrk_host_page *)(uintptr_t)wait->arg[2], false);
@@ -303,7 +303,7 @@ static CUresult end_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     r = end(device);
     wait->arg[3] = !let_primary_go(device);
     wrk_greens_gone(wait->buffer);
-    ended(w, wait);
+    note_context_end(w, wait);
     return r;
 }
 
@@ -332,7 +332,7 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     r = wrk_provider.cuCtxDestroy_v2((CUcontext)(uintptr_t)wait->arg[0]);
     if (is_kept(r))
         wait->arg[1] = 0; /* its memory stays, and stays charged */
-    ended(w, wait);
+    note_context_end(w, wait);
     return r;
 }
 

@@ -18,7 +18,7 @@ struct copy {
     CUstream stream;
 };
 
-static bool span(const struct copy *k, const struct side *s, uint64_t *bytes)
+static bool side_span(const struct copy *k, const struct side *s, uint64_t *bytes)
 {
     const uint64_t size[3] = {k->width, k->height, k->depth};
 
@@ -26,7 +26,7 @@ static bool span(const struct copy *k, const struct side *s, uint64_t *bytes)
 }
 
 /* Finds the host memory of a staging or host side; NULL result = CUDA_ERROR_INVALID_VALUE. */
-static CUresult locate(struct wrk_call *c, const struct copy *k, struct side *s, bool write)
+static CUresult locate_side(struct wrk_call *c, const struct copy *k, struct side *s, bool write)
 {
     struct wrk_worker *w = c->w;
     uint64_t bytes;
@@ -35,7 +35,7 @@ static CUresult locate(struct wrk_call *c, const struct copy *k, struct side *s,
         return CUDA_SUCCESS;
     if (s->kind == VGP_COPY_ARRAY)
         return wrk_handle_get(c, s->address, VGP_H_ARRAY, false, (void **)&s->array);
-    if (!span(k, s, &bytes))
+    if (!side_span(k, s, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
     s->host = wrk_host_pointer(w, s->kind, s->address, bytes, write);
     if (!s->host && s->kind == VGP_COPY_STAGING)
@@ -143,7 +143,8 @@ static CUresult copy_check(struct wrk_call *c, const struct vgp_args_vgpCopy *a,
     return CUDA_SUCCESS;
 }
 
-static CUresult sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k, const void *data)
+static CUresult decode_sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
+                             const void *data)
 {
     CUresult r = CUDA_SUCCESS;
 
@@ -155,11 +156,11 @@ static CUresult sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, stru
     if (a->srcKind == VGP_COPY_INLINE)
         k->src.host = (void *)(uintptr_t)data;
     else
-        r = locate(c, k, &k->src, false);
+        r = locate_side(c, k, &k->src, false);
     if (r != CUDA_SUCCESS)
         return r;
     if (a->dstKind != VGP_COPY_REPLY)
-        return locate(c, k, &k->dst, true);
+        return locate_side(c, k, &k->dst, true);
     uint8_t *slot = wrk_bounce_result(c->w, c->rec->reply_slot);
     k->dst.host = slot ? slot + sizeof(struct vgp_ret_vgpCopy) : NULL;
     return slot ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -276,7 +277,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
         return copy_linear(&k);
     }
     if (total) {
-        e = sides(c, a, &k, data);
+        e = decode_sides(c, a, &k, data);
         if (e == CUDA_SUCCESS)
             e = copy_issue(&k, is_past(c, a));
         if (e != CUDA_SUCCESS)

@@ -153,8 +153,8 @@ void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
 }
 
 /* Creates a guest handle for a provider handle of an object of `ctx`. */
-static CUresult give(struct wrk_call *c, CUcontext ctx, int what, const char *magic, uint64_t key,
-                     const void *payload, uint64_t bytes, void *out)
+static CUresult make_handle(struct wrk_call *c, CUcontext ctx, int what, const char *magic, uint64_t key,
+                            const void *payload, uint64_t bytes, void *out)
 {
     struct handle h;
     CUresult r = CUDA_SUCCESS;
@@ -209,7 +209,7 @@ CUresult wrk_ipc_give_memory(struct wrk_call *c, CUdeviceptr p, CUipcMemHandle *
         return r;
     if (!wrk_quota_context(c->w, base, &ctx))
         return CUDA_ERROR_INVALID_VALUE;
-    r = give(c, ctx, GIVEN_MEMORY, magic_memory, base, handle, size, handle);
+    r = make_handle(c, ctx, GIVEN_MEMORY, magic_memory, base, handle, size, handle);
     if (r == CUDA_SUCCESS && !wrk_quota_context(c->w, base, &ctx)) {
         end_item(GIVEN_MEMORY, base);
         r = CUDA_ERROR_INVALID_VALUE;
@@ -309,8 +309,8 @@ CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cu
 CUresult wrk_ipc_give_event(struct wrk_call *c, CUevent event, CUipcEventHandle *handle)
 {
     /* wrk_handle_get() has noted the event's context, if that is another one */
-    return give(c, c->other[1] ? c->other[1] : wrk_base_context(c->w->current), GIVEN_EVENT, magic_event,
-                (uintptr_t)event, handle, 0, handle);
+    return make_handle(c, c->other[1] ? c->other[1] : wrk_base_context(c->w->current), GIVEN_EVENT,
+                       magic_event, (uintptr_t)event, handle, 0, handle);
 }
 
 CUresult wrk_ipc_event_real(struct wrk_call *c, CUipcEventHandle *handle, uint8_t token[VGB_TOKEN])

@@ -20,7 +20,7 @@ static uint64_t device_bytes(uint64_t n)
     return n > UINT64_MAX - step ? UINT64_MAX : (n + step - 1) / step * step;
 }
 
-static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
+static CUresult account_memory(CUresult r, uint64_t address, uint64_t bytes)
 {
     /* without an entry, for which wrk_quota_take_for() has made room, it would stay charged */
     if (r != CUDA_SUCCESS)
@@ -36,7 +36,7 @@ static CUresult account_pool(CUresult r, uint64_t address, uint64_t bytes)
     if (r == CUDA_SUCCESS && !wrk_capabilities.private_memory)
         wrk_quota_remember(self, address, bytes, NULL);
     else
-        account(r, address, bytes);
+        account_memory(r, address, bytes);
     return r;
 }
 
@@ -47,7 +47,7 @@ static CUresult q_alloc(CUdeviceptr *p, size_t n)
     if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAlloc_v2(p, n);
-    return account(r, *p, held);
+    return account_memory(r, *p, held);
 }
 
 static CUresult q_managed(CUdeviceptr *p, size_t n, unsigned flags)
@@ -57,7 +57,7 @@ static CUresult q_managed(CUdeviceptr *p, size_t n, unsigned flags)
     if (!wrk_quota_take_for(self, held))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocManaged(p, n, flags);
-    return account(r, *p, held);
+    return account_memory(r, *p, held);
 }
 
 static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned elem)
@@ -71,7 +71,7 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMemAllocPitch_v2(p, pitch, width, height, elem);
-    return account(r, *p, n);
+    return account_memory(r, *p, n);
 }
 
 /*
@@ -185,7 +185,7 @@ static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuArray3DCreate_v2(a, d);
-    return account(r, (uintptr_t)*a, n);
+    return account_memory(r, (uintptr_t)*a, n);
 }
 
 /* On a waiter, too. The entry first: once destroyed, the dispatcher may be given the same address
@@ -222,7 +222,7 @@ static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, 
     if (!wrk_quota_take_for(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult r = lower->cuMipmappedArrayCreate(m, d, levels);
-    return account(r, (uintptr_t)*m, n);
+    return account_memory(r, (uintptr_t)*m, n);
 }
 
 static CUresult q_mipmap_destroy(CUmipmappedArray m)

@@ -94,7 +94,7 @@ void wrk_multicast_added(struct wrk_call *c, uint64_t handle, int32_t device)
         al->phys->added |= UINT64_C(1) << device;
 }
 
-static CUresult bindable(struct wrk_call *c, uint64_t handle, struct wrk_allocation **out)
+static CUresult bindable_object(struct wrk_call *c, uint64_t handle, struct wrk_allocation **out)
 {
     CUresult r = object_get(c, handle, out);
 
@@ -105,7 +105,7 @@ static CUresult bindable(struct wrk_call *c, uint64_t handle, struct wrk_allocat
 }
 
 /* b->phys is held. */
-static void bound(struct wrk_phys *object, struct wrk_binding *b)
+static void add_binding(struct wrk_phys *object, struct wrk_binding *b)
 {
     b->next = object->bindings;
     object->bindings = b;
@@ -115,7 +115,7 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vg
 {
     struct wrk_allocation *al, *memory;
     struct wrk_binding *b;
-    CUresult r = bindable(c, a->handle, &al);
+    CUresult r = bindable_object(c, a->handle, &al);
 
     if (r == CUDA_SUCCESS)
         r = wrk_allocation_get(c, a->memory, &memory);
@@ -137,7 +137,7 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vg
     *b = (struct wrk_binding){.offset = a->offset, .size = a->size, .phys = memory->phys};
     b->device = memory->phys->device;
     wrk_phys_hold(c->w, b->phys);
-    bound(al->phys, b);
+    add_binding(al->phys, b);
     return CUDA_SUCCESS;
 }
 
@@ -145,7 +145,7 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_v
 {
     struct wrk_allocation *al;
     struct wrk_binding *b;
-    CUresult r = bindable(c, a->handle, &al);
+    CUresult r = bindable_object(c, a->handle, &al);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -169,7 +169,7 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_v
         return CUDA_SUCCESS;
     }
     b->device = b->phys->device;
-    bound(al->phys, b);
+    add_binding(al->phys, b);
     return CUDA_SUCCESS;
 }
 
