@@ -178,30 +178,16 @@ bool vcu_wait_covered(const struct vcu_wait_token *sent)
     return yes;
 }
 
-/* True if the wait has covered the legacy stream: a per-thread stream's work waits for the work that
- * is put into the legacy stream before it ("Stream synchronization behavior"). Fills without a stream
- * are put there, and many programs never wait for it. */
-static bool covers_legacy(const struct vcu_wait_token *token)
-{
-    const int legacy = place_of(owner_id((uintptr_t)CU_STREAM_LEGACY)), at = place_of(token->owner);
-
-    return token->owner >= OWNER_THREADS && token->owner != OWNER_MANY && at >= 0 && legacy >= 0 &&
-           streams[at].latest <= token->work && streams[legacy].latest < streams[at].latest;
-}
-
 void vcu_wait_done(const struct vcu_wait_token *token)
 {
-    bool legacy, owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
+    bool owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
 
     note_covered(token);
     if (owe)
         pthread_mutex_lock(&owe_lock);
     pthread_mutex_lock(&vcu.ring.lock);
-    legacy = covers_legacy(token);
     for (unsigned i = 0; i < STREAMS; i++) {
         if (streams[i].latest <= token->work && (token->everything || streams[i].owner == token->owner))
-            streams[i].kind = IDLE;
-        if (legacy && streams[i].owner == owner_id((uintptr_t)CU_STREAM_LEGACY))
             streams[i].kind = IDLE;
     }
     if (token->everything && elsewhere <= token->work)
@@ -376,9 +362,70 @@ struct vcu_wait_latest vcu_wait_latest(CUstream stream)
     return l;
 }
 
+/*
+ * Fills without a stream are work of the legacy stream, for which many programs never wait: it would
+ * keep the waits of every other stream from being owed. Only the worker knows when it is complete: a
+ * wait of another stream cannot tell, since a call may leave nothing in that stream that waited.
+ */
+#define LEGACY_LOOKS 4u
+static struct {
+    uint64_t latest; /* the legacy stream's latest work when the worker was asked */
+    uint32_t looks;
+} legacy_asked; /* under the ring's lock */
+
+/* True if the legacy stream alone keeps a wait of the stream from being owed, and the worker has not
+ * been asked too often. */
+static bool legacy_holds_up(uint32_t owner, uint64_t *latest)
+{
+    const uint32_t legacy = owner_id((uintptr_t)CU_STREAM_LEGACY);
+    bool yes = false;
+    int at;
+
+    pthread_mutex_lock(&vcu.ring.lock);
+    at = place_of(legacy);
+    if (owner != legacy && at >= 0 && kind_of(owner) != BUSY) {
+        *latest = streams[at].latest;
+        if (legacy_asked.latest != *latest) {
+            legacy_asked.latest = *latest;
+            legacy_asked.looks = 0;
+        }
+        yes = legacy_asked.looks < LEGACY_LOOKS;
+        for (unsigned i = 0; i < STREAMS; i++)
+            yes &= streams[i].kind == IDLE || streams[i].owner == owner || streams[i].owner == legacy;
+        legacy_asked.looks += yes;
+    }
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return yes;
+}
+
+/* Asks the worker. True if the legacy stream is complete; another error is for the wait that follows. */
+static bool legacy_completed(CUstream stream)
+{
+    uint64_t latest;
+    CUresult r;
+    int at, none = 0;
+
+    if (!legacy_holds_up(owner_id((uintptr_t)stream), &latest))
+        return false;
+    r = vgp_call_cuStreamQuery(CU_STREAM_LEGACY);
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
+    if (r != CUDA_SUCCESS)
+        return false;
+    pthread_mutex_lock(&vcu.ring.lock);
+    at = place_of(owner_id((uintptr_t)CU_STREAM_LEGACY));
+    if (at >= 0 && streams[at].latest == latest)
+        streams[at].kind = IDLE;
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return true;
+}
+
 bool vcu_wait_answered(CUstream stream, bool everything)
 {
-    if (!may_answer() || !(everything ? vcu_wait_idle() : vcu_wait_owe(stream)))
+    if (!may_answer())
+        return false;
+    if (everything ? !vcu_wait_idle()
+                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
         return false;
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);

@@ -342,6 +342,46 @@ CASE(wait_not_behind, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+/* Calls that leave nothing in the stream that could wait for the legacy stream. */
+static CUresult leave_nothing(bool event, CUdeviceptr *more, CUstream s)
+{
+    CUevent e = NULL;
+    CUresult r;
+
+    if (!event)
+        return cuMemAllocAsync(more, 4096, s);
+    r = cuEventCreate(&e, CU_EVENT_DISABLE_TIMING);
+    r = r ? r : cuStreamWaitEvent(s, e, 0);
+    return r ? r : cuEventDestroy(e);
+}
+
+/* The wait of another stream does not show that the legacy stream is complete. */
+CASE(wait_empty_stream, CF_ALONE | CF_CTX)
+{
+    CUdeviceptr flag_there = 0, out = 0, more = 0;
+    unsigned *flag = NULL, limit = 0, got = 0;
+    void *params[] = {&flag_there, &out, &limit};
+
+    NEED(cuMemAlloc(&out, 4));
+    NEED(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&flag_there, flag, 0));
+    cf_func("k_wait");
+    for (unsigned i = 0; i < 2; i++) {
+        flag[0] = 0;
+        OK("kernel", cf_launch(cf_func("k_wait"), 1, 1, 0, NULL, params));
+        OK("nothing", leave_nothing(i, &more, CU_STREAM_PER_THREAD));
+        OK("other_wait", cuStreamSynchronize(CU_STREAM_PER_THREAD));
+        RC("busy", cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+        __atomic_store_n(flag, 9 + i, __ATOMIC_SEQ_CST);
+        OK("wait", cuStreamSynchronize(NULL));
+        OK("read", cuMemcpyDtoH(&got, out, 4));
+        cf_u64("value", got, 9 + i);
+    }
+    OK("free_host", cuMemFreeHost(flag));
+    OK("free", cuMemFree(out));
+    OK("free_more", cuMemFree(more));
+}
+
 static atomic_bool add_begins;
 
 static void *await_event(void *event)
