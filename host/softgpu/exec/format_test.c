@@ -154,6 +154,9 @@ static void test_stars(void)
     STAR_REAL("%.*f|", 3, 3.14159);
     STAR_REAL("%*f|", 14, 3.14159);
     STAR_REAL("%.*f|", -1, 2.5);
+    STAR_REAL("%.*f|", -1000, 2.5);
+    /* digits behind a precision that is none are not the width's */
+    expect("%12.*34d|", (uint32_t)-1 | 7ull << 32, 0, snprintf(want, sizeof(want), "%12d|", 7));
 }
 
 /* The result: the number of arguments read, those of stars included; at most 32 are read. */

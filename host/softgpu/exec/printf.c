@@ -182,12 +182,13 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, uint32_
                 return p;
             }
             v = (uint64_t)(int64_t)(int32_t)v;
-            if ((int32_t)v > 999 || (int32_t)v < -999)
-                v = 0;
             if ((int32_t)v < 0 && spec[n - 1] == '.') { /* a negative precision is none */
                 n--;
+                digits = MAX_DIGITS; /* those that follow are not the number's in front of it */
                 continue;
             }
+            if ((int32_t)v > 999 || (int32_t)v < -999)
+                v = 0;
             snprintf(number, sizeof(number), "%d", (int)v);
             for (const char *c = number; *c && n < MAX_SPEC - 16; c++) {
                 if (*c == '-')
