@@ -479,8 +479,9 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
         return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4 &&
                 (!row->arg || (SG_TX_VEC(in->aux) == 1 && SG_TX_BYTES(in->aux) >= 4))) ||
                not_ok(v, "so many elements there are not");
-    case SG_R_MATRIX:
-        return check_vector(v, in->aux & 15, row->field[0]);
+    case SG_R_MATRIX: /* a matrix of 16 rows has two registers */
+        return (in->aux & 16 && (in->aux & 15) < row->arg) ? not_ok(v, "half a matrix")
+                                                           : check_vector(v, in->aux & 15, row->field[0]);
     case SG_R_ATOM128:
         return atom128(v);
     case SG_R_MMA:
