@@ -176,7 +176,8 @@ bool brk_window_init(void);
  * from the loop. */
 bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, bool ok));
 /* The same for a client that ends, which gives the memory back: nothing follows, and the client's
- * descriptor is taken. Without memory or a thread the slot is cleared for its next client only. */
+ * descriptor is taken. Without memory or a thread, and beyond --max-clients of
+ * them, the slot is cleared for its next client only. */
 void brk_window_give_back(struct brk_client *c);
 
 /* ---- regions.c ---- */

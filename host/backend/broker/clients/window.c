@@ -32,6 +32,7 @@ struct clearing {
 };
 
 static struct clearing *clearings, **clearings_tail = &clearings;
+static uint32_t clearings_without_client;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct clearing *done_list;
 static struct brk_source done_event = {.fd = -1}; /* eventfd of this process alone */
@@ -96,6 +97,7 @@ static void clearing_end(struct clearing *w)
         w->done(w->client, w->ok);
     } else {
         brk_foreign_close(w->fd);
+        clearings_without_client--;
     }
     free(w);
 }
@@ -165,6 +167,10 @@ void brk_window_give_back(struct brk_client *c)
 {
     const struct clearing w = {.fd = c->window_fd, .offset = c->window_offset, .size = c->window_size};
 
-    if (clearing_begin(&w))
-        c->window_fd = -1;
+    /* Each has a thread and a descriptor, for as long as the file does not let it be cleared, and no
+     * client counts for it any more. */
+    if (clearings_without_client >= brk_opt.max_clients || !clearing_begin(&w))
+        return;
+    c->window_fd = -1;
+    clearings_without_client++;
 }

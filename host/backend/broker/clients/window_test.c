@@ -132,6 +132,7 @@ static int setup(void **state)
         clients[i].c.window_fd = -1;
     done = 0;
     no_threads = false;
+    brk_opt.max_clients = WINDOWS;
     file = memfd_create("vgpu-windows", MFD_CLOEXEC);
     return file < 0 || ftruncate(file, WINDOWS * SIZE) || !brk_window_init();
 }
@@ -237,10 +238,36 @@ static void test_no_threads(void **state)
     assert_int_equal(begun(0) + begun(1) + begun(WIDE), 1);
 }
 
+/* What no client counts for is bounded: beyond, the slot is left to its next client. */
+static void test_bounded(void **state)
+{
+    int fd[4];
+
+    (void)state;
+    brk_opt.max_clients = 2;
+    for (unsigned i = 0; i < 4; i++) {
+        fd[i] = client(i, i, 1)->window_fd;
+        brk_window_give_back(&clients[i].c);
+        assert_int_equal(clients[i].c.window_fd, i < 2 ? -1 : fd[i]);
+    }
+    assert_true(brk_window_clear(&clients[2].c, on_cleared));
+    allow(2);
+    pump(1);
+    allow(1);
+    pump_descriptor(fd[1]);
+    brk_window_give_back(&clients[3].c);
+    assert_int_equal(clients[3].c.window_fd, -1);
+    allow(0);
+    allow(3);
+    pump_descriptor(fd[0]);
+    pump_descriptor(fd[3]);
+    assert_int_equal(begun(0) + begun(1) + begun(2) + begun(3), 4);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_many), T(test_order), T(test_no_threads)};
+    const struct CMUnitTest tests[] = {T(test_many), T(test_order), T(test_no_threads), T(test_bounded)};
 
     if (brk_loop_init())
         return 1;
