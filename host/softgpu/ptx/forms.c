@@ -17,7 +17,7 @@ struct form {
 struct gate {
     const char *base, *words;
     uint16_t target, version;
-    bool specific;
+    uint16_t specific; /* 0: any .target; 1: sm_NNa; more: sm_NNa, and at most this one */
     const char *feature;
 };
 
@@ -442,6 +442,8 @@ int sg_check_gates(struct sg_dec *d)
         if (d->m->target < g->target || (g->specific && !d->m->target_suffix))
             return sg_dec_syntax(d, "%s needs .target sm_%u%s or higher", g->feature, g->target,
                                  g->specific ? "a" : "");
+        if (g->specific > 1 && d->m->target > g->specific)
+            return sg_dec_syntax(d, "%s needs .target sm_%ua to sm_%ua", g->feature, g->target, g->specific);
         if (d->m->version < g->version)
             return sg_dec_syntax(d, "%s needs PTX .version %u.%u or higher", g->feature, g->version / 10,
                                  g->version % 10);

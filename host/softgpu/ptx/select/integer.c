@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Emitters: integer, logic, shift, compare, select, move (PTX ISA 9.7.1, 9.7.2, 9.7.6 - 9.7.9). */
+#include "base/half.h"
 #include "ptx/select/select.h"
 
 static int need_type(struct sg_dec *d)
@@ -284,6 +285,18 @@ static const char *const cmp_ops[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "
                                       "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
 /* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
+/* A half whose subnormal is a zero of its sign: compared as f32, it would be normal. */
+static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
+{
+    const uint32_t negated = sg_temp(d, SG_TY_B16), r = sg_temp(d, SG_TY_B16),
+                   i = sg_emit(d, "neg.f16", negated, v, NONE, NONE);
+
+    if (!d->err)
+        d->insns[i].imm = SG_H_FTZ;
+    sg_emit(d, "neg.f16", r, negated, NONE, NONE);
+    return r;
+}
+
 static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t dst)
 {
     const char *cmp = NULL;
@@ -308,6 +321,10 @@ static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t d
     }
     a = sg_src(d, i, t);
     b = sg_src(d, i + 1, t);
+    if (t == SG_TY_F16 && sg_mod(d, "ftz")) {
+        a = flushed_half(d, a);
+        b = flushed_half(d, b);
+    }
     s = sg_type_float(t) ? sg_fp_begin(d, NULL, sg_mod(d, "ftz")) : UINT32_MAX;
     sg_emit(d, op, dst, a, b, NONE);
     sg_fp_end(d, s);
