@@ -284,7 +284,6 @@ static int emit_dp(struct sg_dec *d)
 static const char *const cmp_ops[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                       "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
-/* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
 /* A half whose subnormal is a zero of its sign: compared as f32, it would be normal. */
 static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
 {
@@ -297,6 +296,7 @@ static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
     return r;
 }
 
+/* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
 static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t dst)
 {
     const char *cmp = NULL;
