@@ -409,20 +409,6 @@ static void test_strays(void **state)
     unsetenv("VGPU_TEST_BADWORKER");
 }
 
-static uint64_t set_windows(struct vm *v, uint32_t clients, uint64_t size)
-{
-    struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
-    struct vgpu_config config;
-
-    assert_int_equal(vm_send_msg(v, BRK_VU_GET_CONFIG, &c, 12 + c.size, NULL, 0, 0), 0);
-    vm_get_reply(v, &c, sizeof(c));
-    memcpy(&config, c.data, sizeof(config));
-    config.max_clients = clients;
-    config.window_size = size;
-    memcpy(c.data, &config, sizeof(config));
-    return vm_acked(v, BRK_VU_SET_CONFIG, &c, 12 + c.size, NULL, 0);
-}
-
 /* Windows of another size beside a client that cannot be ended: its slice is cleared when it ends, and
  * no other client has it until then. */
 static void test_stuck_with_window(void **state)
@@ -433,9 +419,9 @@ static void test_stuck_with_window(void **state)
     (void)state;
     assert_int_equal(open_bad(&v, "held"), 0);
     assert_int_equal(vm_create(&v, 1), VGPU_S_OK);
-    assert_int_equal(set_windows(&v, 1, 2 * WINDOW), 1); /* it is served */
+    assert_int_equal(vm_set_windows(&v, 1, 2 * WINDOW), 1); /* it is served */
     assert_int_equal(vm_destroy(&v, 1), VGPU_S_STUCK);
-    assert_int_equal(set_windows(&v, 1, 2 * WINDOW), 0);
+    assert_int_equal(vm_set_windows(&v, 1, 2 * WINDOW), 0);
     assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
     debuggers(v.b.pid, true);
     for (int i = 0; i < 500 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)

@@ -435,30 +435,16 @@ static void test_too_many_descriptors(void **state)
     assert_int_equal(vm_create(v, 0), VGPU_S_OK);
 }
 
-static uint64_t configure(struct vm *v, uint32_t clients, uint64_t window)
-{
-    struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
-    struct vgpu_config config;
-
-    assert_int_equal(vm_send_msg(v, BRK_VU_GET_CONFIG, &c, 12 + c.size, NULL, 0, 0), 0);
-    vm_get_reply(v, &c, sizeof(c));
-    memcpy(&config, c.data, sizeof(config));
-    config.max_clients = clients;
-    config.window_size = window;
-    memcpy(c.data, &config, sizeof(config));
-    return vm_acked(v, BRK_VU_SET_CONFIG, &c, 12 + c.size, NULL, 0);
-}
-
 /* The memory of the windows came first: a configuration that needs more of it is refused as the other way round. */
 static void test_config_after_windows(void **state)
 {
     struct vm *v = *state;
 
-    assert_int_equal(configure(v, CLIENTS, WINDOW), 0);
-    assert_int_equal(configure(v, CLIENTS + 1, WINDOW), 1);
-    assert_int_equal(configure(v, CLIENTS, 2 * WINDOW), 1);
-    assert_int_equal(configure(v, 1, 2 * WINDOW), 0); /* as much */
-    assert_int_equal(configure(v, CLIENTS, WINDOW), 0);
+    assert_int_equal(vm_set_windows(v, CLIENTS, WINDOW), 0);
+    assert_int_equal(vm_set_windows(v, CLIENTS + 1, WINDOW), 1);
+    assert_int_equal(vm_set_windows(v, CLIENTS, 2 * WINDOW), 1);
+    assert_int_equal(vm_set_windows(v, 1, 2 * WINDOW), 0); /* as much */
+    assert_int_equal(vm_set_windows(v, CLIENTS, WINDOW), 0);
     assert_int_equal(vm_create(v, CLIENTS - 1), VGPU_S_OK);
 }
 

@@ -104,6 +104,20 @@ void vm_negotiate(struct vm *v)
     assert_int_equal(vm_acked(v, BRK_VU_SET_FEATURES, &f, 8, NULL, 0), 0);
 }
 
+uint64_t vm_set_windows(struct vm *v, uint32_t clients, uint64_t size)
+{
+    struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
+    struct vgpu_config config;
+
+    assert_int_equal(vm_send_msg(v, BRK_VU_GET_CONFIG, &c, 12 + c.size, NULL, 0, 0), 0);
+    vm_get_reply(v, &c, sizeof(c));
+    memcpy(&config, c.data, sizeof(config));
+    config.max_clients = clients;
+    config.window_size = size;
+    memcpy(c.data, &config, sizeof(config));
+    return vm_acked(v, BRK_VU_SET_CONFIG, &c, 12 + c.size, NULL, 0);
+}
+
 void vm_start_queues(struct vm *v)
 {
     struct brk_vu_payload_mem mem = {

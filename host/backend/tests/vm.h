@@ -48,6 +48,8 @@ int vm_setup(void **state);
 int vm_teardown(void **state);
 int vm_connect(struct vm *v);
 void vm_negotiate(struct vm *v);
+/* Writes so many windows of so many bytes into the configuration. 0 if accepted. */
+uint64_t vm_set_windows(struct vm *v, uint32_t clients, uint64_t size);
 void vm_start_queues(struct vm *v);
 int vm_memfd(const char *name, uint64_t size, uint8_t **p);
 

@@ -259,20 +259,6 @@ static void test_ends_before_it_is_served(void **state)
     is_served(v, WINDOW);
 }
 
-static uint64_t set_windows(struct vm *v, uint32_t clients, uint64_t size)
-{
-    struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
-    struct vgpu_config config;
-
-    assert_int_equal(vm_send_msg(v, BRK_VU_GET_CONFIG, &c, 12 + c.size, NULL, 0, 0), 0);
-    vm_get_reply(v, &c, sizeof(c));
-    memcpy(&config, c.data, sizeof(config));
-    config.max_clients = clients;
-    config.window_size = size;
-    memcpy(c.data, &config, sizeof(config));
-    return vm_acked(v, BRK_VU_SET_CONFIG, &c, 12 + c.size, NULL, 0);
-}
-
 /* Windows of another size while slices of the former size are being cleared: a window that has bytes of both waits for both. */
 static void test_other_size(void **state)
 {
@@ -284,9 +270,9 @@ static void test_other_size(void **state)
         skip();
     for (uint32_t i = 0; i < CLIENTS; i++)
         assert_int_equal(vm_destroy(v, i), VGPU_S_OK);
-    assert_int_equal(set_windows(v, 1, CLIENTS * WINDOW), 0);
+    assert_int_equal(vm_set_windows(v, 1, CLIENTS * WINDOW), 0);
     create_waits(v);
-    assert_int_equal(set_windows(v, CLIENTS, WINDOW), 1); /* a client is there */
+    assert_int_equal(vm_set_windows(v, CLIENTS, WINDOW), 1); /* a client is there */
     unlock_windows();
     assert_int_equal(late_status(v, VGB_GUEST_MS), VGPU_S_OK);
     is_served(v, CLIENTS * WINDOW);
