@@ -62,9 +62,13 @@ GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
 # The suites of tests/; hardware last: it packs what others have built.
 SUITES := $(patsubst $(TOP)/%/Makefile,%,$(sort $(wildcard $(TOP)/tests/*/Makefile $(TOP)/tests/*/*/Makefile)))
-# The last ones run three at a time: fuzzers compute, the others mostly wait.
-TOGETHER := tests/ptx/fuzz tests/system/faults tests/hardware userspace/vgpu
-CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(SUITES) $(HOST_PARTS),$(TOGETHER))
+# These run beside the others, one after the other: each keeps about one processor busy and shares no file that is built.
+BESIDE := $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv kernel-lint) \
+	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device qemu-object qemu-10) tests/system/compilers tests/system/sequences \
+	tests/ptx/fuzz tests/system/boot
+# The last ones run three at a time: they wait more than they compute.
+TOGETHER := tests/system/faults tests/system/regress tests/hardware userspace/vgpu
+CROSS_TESTS := demo $(filter-out $(BESIDE) $(TOGETHER),$(SUITES)) --together $(filter $(SUITES) $(HOST_PARTS),$(TOGETHER))
 
 .DEFAULT_GOAL := all
 
@@ -315,9 +319,12 @@ stage-build:
 	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) demo-programs packaging; do $(NEXT) $$part; done
 	@touch $(BUILD)/.built
 
+# First what several suites build.
 stage-test:
-	@$(TOP)/tests/runner/run-checks.sh scripts $(filter-out $(TOGETHER),$(HOST_PARTS)) packaging $(filter-out guest,$(GUEST_PARTS)) \
-		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-object qemu-10) $(CROSS_TESTS)
+	@$(STEP) conform "building the conformance suite" $(call sub,tests/conformance/driver,all)
+	@$(STEP) fault-programs "building the programs of the faults" $(call sub,tests/system/faults,all)
+	@$(TOP)/tests/runner/run-checks.sh --beside '$(BESIDE)' scripts $(filter-out $(TOGETHER),$(HOST_PARTS)) packaging \
+		$(filter-out guest $(BESIDE),$(GUEST_PARTS)) $(CROSS_TESTS)
 
 # A check of one part that is asked for alone: packages, toolkit and configuration first, as for all of them, and then
 # a make that reads the configuration. run-checks.sh, whose make has done that, gets the second half.

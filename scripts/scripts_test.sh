@@ -388,6 +388,31 @@ check "unit tests: no test is a failure" $?
 sum 2 'a: 3 passed, 0 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed'
 check "sum: a failed check without a failed test is a failure" $?
 
+# Suites beside others and together: each runs once, those that are together after all others, and one failure is enough.
+mkdir -p "$work/lanes/scripts" "$work/lanes/tests"
+cp -r "$top/tests/runner" "$work/lanes/tests"
+cp "$here/lib.sh" "$here/step.sh" "$work/lanes/scripts"
+cat > "$work/lanes/Makefile" << 'END'
+check-%:
+	@echo "begin $@" >> order
+	@[ $@ != check-late.one ] || sleep 1
+	@echo "end $@" >> order
+	@[ $@ != "$$LANES_FAIL" ] || { echo "x: 1 passed, 1 failed, 0 skipped"; exit 1; }
+	@echo "x: 2 passed, 0 failed, 0 skipped"
+END
+lanes()
+{
+    rm -f "$work/lanes/order"
+    env -u MAKEFLAGS -u MAKELEVEL -u VGPU_BUILD LANES_FAIL="$1" \
+        "$work/lanes/tests/runner/run-checks.sh" --beside "late/one other" first second --together third fourth
+}
+says "lanes: all are summed" 0 "^12 passed, 0 failed, 0 skipped" lanes none
+[ "$(sort "$work/lanes/order" | uniq -d | wc -l)" = 0 ] && [ "$(wc -l < "$work/lanes/order")" = 12 ] &&
+    [ "$(grep -nx 'begin check-third' "$work/lanes/order" | cut -d: -f1)" -gt "$(grep -nx 'end check-other' "$work/lanes/order" | cut -d: -f1)" ]
+check "lanes: each runs once, those together at the end" $?
+says "lanes: a failure beside" 1 "^11 passed, 1 failed, 0 skipped" lanes check-other
+says "lanes: the time of the processors" 0 "first: 2 passed, 0 failed, 0 skipped (. s, processors . s)" lanes none
+
 # One part that is asked for alone: its packages are looked for first, as for `make check`; of another make not again.
 mkdir -p "$work/alone/scripts" "$work/alone/part"
 cp "$top/Makefile" "$work/alone"

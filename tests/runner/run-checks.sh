@@ -3,13 +3,15 @@
 #
 # Runs `make check` of each folder and sums the results.
 #
-#   run-checks.sh [--jobs N] FOLDER... [--together FOLDER...]
+#   run-checks.sh [--jobs N] [--beside "FOLDER..."] FOLDER... [--together FOLDER...]
 #
 # A folder's check prints "<name>: N passed, M failed, K skipped" for each of its test runners and
 # "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or that
 # prints no such line, counts as one failure. Each log is build/log/check-<folder>.log; the last
 # line printed is the sum. Exit status 1 when a test failed. --jobs: so many checks run at once (default 1).
-# --together: those named after it run three at a time when the others are over: some wait while others compute.
+# --beside: these run one after the other beside the rest: most checks keep one processor busy only.
+# --together: those named after it run three at a time when all others are over: some wait while others compute.
+# After each: its wall time, and the processor time of all its processes, seconds.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,25 +22,43 @@ rm -f "$BUILD"/log/check-*.log
 results=$BUILD/log/results.txt
 : > "$results"
 
+# seconds_of FILE: the processor time of the children, user and system, as `times` printed it: 1m2.345s 0m1.234s.
+seconds_of()
+{
+    awk 'NR == 2 { gsub("[ms]", " "); printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4 }' "$1"
+}
+
 # one FOLDER: runs its check and prints its lines at once.
 one()
 {
     local folder=$1 name=check-${1//\//-} started rc
 
     started=$(date +%s)
-    VGPU_LOG_LINES=30 "$top/scripts/step.sh" "$name" "testing $folder" \
-        make --no-print-directory -C "$top" "check-${folder//\//.}"
+    (
+        VGPU_LOG_LINES=30 "$top/scripts/step.sh" "$name" "testing $folder" \
+            make --no-print-directory -C "$top" "check-${folder//\//.}"
+        rc=$?
+        times > "$BUILD/log/$name.times" # of this subshell, then of its children
+        exit $rc
+    )
     rc=$?
-    awk -v folder="$folder" -v rc=$rc -v seconds=$(($(date +%s) - started)) \
+    awk -v folder="$folder" -v rc=$rc -v seconds=$(($(date +%s) - started)) -v cpu="$(seconds_of "$BUILD/log/$name.times")" \
         -f "$here/sum.awk" "$BUILD/log/$name.log" > "$BUILD/log/$name.sum"
     cat "$BUILD/log/$name.sum" >> "$results"
     cat "$BUILD/log/$name.sum"
-    rm "$BUILD/log/$name.sum"
+    rm "$BUILD/log/$name.sum" "$BUILD/log/$name.times"
 }
 
 jobs=1
 if [ "${1:-}" = --jobs ]; then
     jobs=$2
+    shift 2
+fi
+if [ "${1:-}" = --beside ]; then
+    trap 'trap - TERM; kill 0' INT TERM
+    for folder in $2; do
+        one "$folder"
+    done &
     shift 2
 fi
 for folder; do

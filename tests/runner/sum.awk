@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Sums the log of one folder's check. Variables: folder, rc (its exit status), seconds.
+# Sums the log of one folder's check. Variables: folder, rc (its exit status), seconds, cpu (seconds).
 # Prints one line for the folder, then one for each failed and each skipped test.
 /^[^ :]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ {
     runners++
@@ -22,7 +22,7 @@ END {
         faults[++m] = "FAIL: " folder ": its check ended with status " rc
         failed++
     }
-    printf "  %s: %d passed, %d failed, %d skipped (%d s)\n", folder, passed, failed, skipped, seconds
+    printf "  %s: %d passed, %d failed, %d skipped (%d s, processors %d s)\n", folder, passed, failed, skipped, seconds, cpu
     for (i = 1; i <= m; i++)
         print "      " faults[i]
     for (i = 1; i <= n; i++)
