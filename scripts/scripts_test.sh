@@ -112,6 +112,10 @@ cp "$here/lib.sh" "$here/setup.sh" "$work/scripts"
 echo "vgpu-no-such-package demo  a reason to have it" > "$work/scripts/packages.txt"
 says "setup: a missing package has its reason" 1 "vgpu-no-such-package *a reason to have it" \
     "$work/scripts/setup.sh" --check demo
+echo "vgpu-no-such-package|vgpu-nor-this demo  a reason to have it" > "$work/scripts/packages.txt"
+says "setup: of several names the last is missing" 1 "vgpu-nor-this *a reason to have it" "$work/scripts/setup.sh" --check demo
+echo "vgpu-no-such-package|bash demo one of two is there" > "$work/scripts/packages.txt"
+says "setup: of several names one is enough" 0 "^$" "$work/scripts/setup.sh" demo
 echo "bash demo always there" > "$work/scripts/packages.txt"
 says "setup: silence when all is there" 0 "^$" "$work/scripts/setup.sh" demo
 

@@ -37,6 +37,26 @@ command -v dpkg-query > /dev/null || {
 wanted=$(awk -v g="$groups " '!/^#/ && index(g, " " $2 " ") { print $1 }' "$SCRIPTS/packages.txt")
 [ -n "$wanted" ] || die "setup.sh: no such group:$groups"
 
+# Of several names: one that is installed, else the first that the archive has.
+one_of()
+{
+    local package
+
+    for package; do
+        [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null)" = installed ] && { echo "$package"; return; }
+    done
+    for package; do
+        apt_knows "$package" && { echo "$package"; return; }
+    done
+    echo "${@: -1}"
+}
+wanted=$(for package in $wanted; do
+             case $package in
+             *'|'*) IFS='|'; one_of $package; unset IFS ;;
+             *) echo "$package" ;;
+             esac
+         done)
+
 # One query for all; a package that dpkg has never heard of gives no line at all.
 installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' $wanted 2> /dev/null |
             awk '$2 == "installed" { print $1 }')
@@ -54,7 +74,7 @@ fi
 
 say "missing packages:"
 for package in $missing; do
-    awk -v p="$package" '$1 == p { name = $1; $1 = $2 = ""; sub(/^ */, "")
+    awk -v p="$package" 'index("|" $1 "|", "|" p "|") { name = p; $1 = $2 = ""; sub(/^ */, "")
                                    printf "         %-20s %s\n", name, $0; exit }' "$SCRIPTS/packages.txt"
 done
 [ -z "$check" ] || exit 1
