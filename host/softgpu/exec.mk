@@ -24,6 +24,7 @@ SG_EXEC_C := \
 	exec/verify_units.c \
 	exec/warp.c \
 	jit/avx2/compare.c \
+	jit/avx2/fork.c \
 	jit/avx2/lower.c \
 	jit/avx2/masks.c \
 	jit/avx2/move.c \

@@ -329,6 +329,26 @@ static void common_exit(struct jit *j)
         put8(B(j), pop[k]);
 }
 
+/* The jumps to a stub. AVX2: each saves what only ymm registers hold, which is mostly the same at all of them. */
+static void land_in_stub(struct jit *j, const struct stub *s)
+{
+    struct buf *b = B(j);
+    size_t to_common[16];
+    u32 n = 0;
+
+    for (u32 k = 0; k < s->njumps; k++) {
+        land(b, s->jumps[k]);
+        if (!b->avx2 ||
+            (k + 1 < s->njumps && !memcmp(s->unsaved[k], s->unsaved[k + 1], sizeof(s->unsaved[k]))))
+            continue;
+        sg_avx2_save(b, s->unsaved[k]);
+        if (k + 1 < s->njumps)
+            to_common[n++] = jmp(b);
+    }
+    for (u32 k = 0; k < n; k++)
+        land(b, to_common[k]);
+}
+
 /* The checked way of a memory access: everything to memory, the handler, everything back. */
 static void emit_stub(struct jit *j, const struct stub *s)
 {
@@ -337,8 +357,7 @@ static void emit_stub(struct jit *j, const struct stub *s)
     j->masked = s->masked;
     if (b->avx2)
         sg_avx2_done(b, 0);
-    for (u32 k = 0; k < s->njumps; k++)
-        land(b, s->jumps[k]);
+    land_in_stub(j, s);
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v.dirty >> i & 1)
             sg_jv_store(j, i, s->v.key[i]);
@@ -368,6 +387,13 @@ static void emit_stub(struct jit *j, const struct stub *s)
                            (s32)(s->after.key[i] & 0x7fffffffu));
         else
             sg_jv_load(j, i, s->after.key[i]);
+    }
+    for (u32 i = 0; i < AVX2_YMM && b->avx2; i++) {
+        const u32 half = s->kept[i] - 1u, v = half >> 1 & (V_COUNT - 1), key = s->after.key[v];
+
+        if (s->kept[i] && (s->after.held >> v & 1))
+            sg_avx2_fill(b, i, half, s->aliases >> v & 1, key >> 31 ? G_POOL : G_REGS,
+                         (s32)(key & 0x7fffffffu));
     }
     patch(b, jmp(b), s->back);
 }
@@ -514,7 +540,8 @@ void sg_jit_make(struct jit *j)
 
 void sg_jit_compile(struct sg_code *c)
 {
-    struct avx2 avx2 = {0};
+    struct avx2_fork forks[AVX2_FORKS] = {0};
+    struct avx2 avx2 = {.forks = forks};
     struct jit j = {.code = c,
                     .b.max = JIT_CODE_MAX,
                     .b.avx2 = use_avx2 ? &avx2 : NULL,

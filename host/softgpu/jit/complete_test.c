@@ -95,7 +95,8 @@ static void state_of_stub(bool changes, const char *name)
 /* A short jump over so many bytes. */
 static void short_jump(u32 n, bool good)
 {
-    struct avx2 avx2 = {0};
+    struct avx2_fork forks[AVX2_FORKS] = {0};
+    struct avx2 avx2 = {.forks = forks};
     struct sg_code c;
     struct jit j;
     char name[64];
@@ -186,7 +187,8 @@ static void bytes(void)
 /* The code as decoded, with nothing but these bounds. */
 static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
 {
-    struct avx2 avx2 = {0}; /* the code of this machine, which sg_jit_compile() makes, too */
+    struct avx2_fork forks[AVX2_FORKS] = {0};
+    struct avx2 avx2 = {.forks = forks}; /* the code of this machine, which sg_jit_compile() makes, too */
     struct jit j = {.code = c, .b = b, .table_room = *tables};
     const size_t n = c->ninsns * sizeof(*c->insns);
     struct sg_insn *before = malloc(n);

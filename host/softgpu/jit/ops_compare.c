@@ -185,10 +185,10 @@ static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
             vex(x, PNONE, 1, 0, 0x41, 5 + h, k, k + 1); /* kandw */
     }
     vex(x, PNONE, 0, 0, 0x98, 5, 0, 4 + n); /* kortestw */
-    none = jcc(x, JE);
+    none = fork_jcc(x, JE);
     for (u32 h = 0; h < n; h++)
         minmax_nan(x, d[h], a[h], b[h]);
-    land(x, none);
+    sg_jit_join_at(j, none);
     for (u32 h = 0; h < n; h++) {
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d[h]);

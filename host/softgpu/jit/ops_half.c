@@ -80,7 +80,7 @@ static void canonical_pairs(struct jit *j, const u32 *d)
     for (u32 h = 0; h < n; h++)
         KORW(x, 5 + h, 1 + 2 * h, 2 + 2 * h);
     vex(x, PNONE, 0, 0, 0x98, 5, 0, 4 + n); /* kortestw */
-    none = jcc(x, JE);
+    none = fork_jcc(x, JE);
     sg_jit_broadcast(j, 2, 0xffff);
     sg_jit_broadcast(j, 3, 0x7fff7fff);
     for (u32 h = 0; h < n; h++) {
@@ -93,7 +93,7 @@ static void canonical_pairs(struct jit *j, const u32 *d)
         ev(x, VPANDD, 0, 0, 3, 0, 0);
         ev(x, VPORD, d[h], d[h], 0, 0, 0);
     }
-    land(x, none);
+    sg_jit_join_at(j, none);
 }
 
 /*
@@ -122,7 +122,7 @@ static void narrow_chunks(struct jit *j, const u32 *a, const u32 *b, const u32 *
         }
     }
     vex(x, PNONE, 0, 0, 0x98, two ? 5 : 1, 0, n == 1 ? (two ? 5 : 1) : two ? 6 : 3); /* kortestw */
-    none = jcc(x, JE);
+    none = fork_jcc(x, JE);
     sg_jit_broadcast(j, 0, two ? 0x7fff0000u : 0x7fff);
     sg_jit_broadcast(j, 1, 0x7fff);
     sg_jit_broadcast(j, 2, 0xffff);
@@ -134,7 +134,7 @@ static void narrow_chunks(struct jit *j, const u32 *a, const u32 *b, const u32 *
             ev(x, VPORD, d[h], d[h], k, 1 + 2 * h + k, 0);
         }
     }
-    land(x, none);
+    sg_jit_join_at(j, none);
 }
 
 /* cvt of f32 to f16; two: a pair, b becomes the low half */
@@ -219,11 +219,11 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
         evi(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0, 3); /* vcmpph: unordered */
     }
     vex(x, P66, 0, 1, 0x98, 1, 0, n); /* kortestd */
-    none = jcc(x, JE);
+    none = fork_jcc(x, JE);
     sg_jit_broadcast(j, 0, 0x7fff7fffu);
     for (u32 h = 0; h < n; h++)
         ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
-    land(x, none);
+    sg_jit_join_at(j, none);
     bind_results(j, in, d);
 }
 

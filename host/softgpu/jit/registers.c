@@ -319,6 +319,17 @@ bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide)
     return true;
 }
 
+void sg_jit_join(struct jit *j, const size_t *at, u32 n)
+{
+    size_t jumps[16] = {0};
+    u32 count = 0;
+
+    for (u32 k = 0; k < n && count < 16; k++)
+        if (at[k])
+            jumps[count++] = at[k];
+    join(B(j), j->v.held, jumps, count);
+}
+
 struct stub *sg_jit_stub(struct jit *j)
 {
     struct stub *s;

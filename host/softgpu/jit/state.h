@@ -55,6 +55,8 @@ struct stub {
     struct sum sums[SG_NATIVE_SUMS]; /* as v */
     u32 nsums;
     u32 aliases; /* AVX2: registers of `after` whose value is in its place in memory */
+    /* AVX2, by ymm register, 1 + the half that it holds: those to be saved at each jump; all at the end */
+    u8 unsaved[16][12], kept[12];
 };
 
 struct jump {
@@ -337,6 +339,12 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
 void sg_jv_kill_flat(struct jit *j);                               /* call after the instruction */
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* true if it is an immediate */
 struct stub *sg_jit_stub(struct jit *j);
+/* join() of n jumps within an instruction, or of one; those of 0 are left out. */
+void sg_jit_join(struct jit *j, const size_t *at, u32 n);
+static inline void sg_jit_join_at(struct jit *j, size_t at)
+{
+    sg_jit_join(j, &at, 1);
+}
 /* Sets mask register k to the running lanes of chunk h, of 32-bit or (wide) 64-bit values. */
 void sg_jit_lanes(struct jit *j, u32 k, u32 h, bool wide);
 /* Sets the flags: zero if none of the upper 16 lanes runs. */

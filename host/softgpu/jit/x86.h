@@ -54,6 +54,11 @@ void sg_avx2_mask_memory(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base,
 /* A jump is about to be emitted. Returns the condition to use for cond (0: none). */
 u32 sg_avx2_jump(struct buf *b, u32 cond);
 void sg_avx2_label(struct buf *b);
+/* The same without writing registers back. */
+u32 sg_avx2_test(struct buf *b, u32 cond);
+/* Keeps the state for the jump whose displacement is at `at`. always: nothing falls through. */
+void sg_avx2_fork(struct buf *b, size_t at, bool always);
+void sg_avx2_join(struct buf *b, u32 held, const size_t *at, u32 n);
 
 /* Makes room for one more byte. Returns false and sets failed if there is none. */
 bool sg_jit_room(struct buf *b);
@@ -347,6 +352,28 @@ static inline size_t jmp(struct buf *b)
     return b->n - 4;
 }
 
+/* The same for jumps whose targets are join(), within an instruction of the kernel. */
+static inline size_t fork_jcc(struct buf *b, u32 cond)
+{
+    if (b->avx2)
+        cond = sg_avx2_test(b, cond);
+    put8(b, 0x0f);
+    put8(b, 0x80 | cond);
+    put32(b, 0);
+    if (b->avx2)
+        sg_avx2_fork(b, b->n - 4, false);
+    return b->n - 4;
+}
+
+static inline size_t fork_jmp(struct buf *b)
+{
+    put8(b, 0xe9);
+    put32(b, 0);
+    if (b->avx2)
+        sg_avx2_fork(b, b->n - 4, true);
+    return b->n - 4;
+}
+
 static inline void patch(struct buf *b, size_t at, size_t target)
 {
     u32 v = (u32)(target - (at + 4));
@@ -361,6 +388,18 @@ static inline void patch(struct buf *b, size_t at, size_t target)
 static inline void land(struct buf *b, size_t at)
 {
     patch(b, at, here(b));
+}
+
+/*
+ * The n jumps of fork_jcc() and fork_jmp() go to the next instruction; at[0] is that of the path that is taken most. held: a bit
+ * per vector register whose value is needed.
+ */
+static inline void join(struct buf *b, u32 held, const size_t *at, u32 n)
+{
+    if (b->avx2)
+        sg_avx2_join(b, held, at, n);
+    for (u32 k = 0; k < n && !b->avx2; k++)
+        land(b, at[k]);
 }
 
 #endif

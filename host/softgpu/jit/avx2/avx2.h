@@ -7,9 +7,10 @@
  * vectors of all-ones lanes, or bits.
  *
  * The allocation is decided while code is emitted, so it must be the same on all paths to a label:
- * a jump writes back what changed, a label empties the ymm registers. Scratch registers (0 to 7)
- * and masks do not live across labels, nor across instructions of the kernel; to use one that is
- * not valid fails the compilation.
+ * a jump writes back what changed, a label empties the ymm registers. The jumps of fork_jcc() and
+ * fork_jmp() write nothing back: the state is kept for join() (avx2/fork.c), or for the code out of
+ * line (struct stub). Scratch registers (0 to 7) and masks do not live across labels that several paths
+ * reach, nor across instructions of the kernel; to use one that is not valid fails the compilation.
  */
 #ifndef SG_JIT_AVX2_H
 #define SG_JIT_AVX2_H
@@ -21,6 +22,8 @@
 #define AVX2_HALVES (2 * AVX2_REGISTERS)
 #define AVX2_YMM 12u /* the ymm registers above these are temporaries of a lowered instruction */
 #define AVX2_SCRATCH 8u
+
+#define AVX2_FORKS 16u /* jumps within an instruction of the kernel whose targets come later */
 
 /* Where a mask is. */
 enum avx2_mask { AVX2_NONE, AVX2_ZERO, AVX2_ONES, AVX2_BITS, AVX2_LANES };
@@ -47,6 +50,14 @@ struct avx2 {
     struct { /* the masks that the next conditional jump tests; 0 lanes: none */
         u8 a, b, lanes;
     } test;
+    size_t dead_at;          /* offset behind the last jump of fork_jmp(): nothing falls through to it */
+    struct avx2_fork *forks; /* AVX2_FORKS */
+};
+
+/* A jump of fork_jcc() or fork_jmp(). */
+struct avx2_fork {
+    size_t at; /* offset of its displacement; 0: free */
+    struct avx2 state;
 };
 
 /* Frame: slots of the halves, bits of the masks, words for stores of lanes, saved RSP. */
@@ -77,6 +88,13 @@ void sg_avx2_reload(struct buf *b, u32 v, u32 base, s32 disp);
 void sg_avx2_done(struct buf *b, u32 held);
 /* All ymm registers are empty: after a call; registers are in memory. */
 void sg_avx2_lost(struct buf *b);
+/* The halves that only ymm registers hold: 1 + the half, or 0, by ymm register. Code that writes these to their slots. */
+void sg_avx2_unsaved(const struct buf *b, u8 halves[AVX2_YMM]);
+void sg_avx2_save(struct buf *b, const u8 halves[AVX2_YMM]);
+/* The end of an instruction with an out-of-line path: what the ymm registers hold. Scratch registers and masks are empty. */
+void sg_avx2_kept(struct buf *b, u8 halves[AVX2_YMM]);
+/* Loads a half to a ymm register: from its slot, or (alias) from [base + disp] of its register. */
+void sg_avx2_fill(struct buf *b, u32 ymm, u32 half, bool alias, u32 base, s32 disp);
 /* The even and the odd words of a, then of b: registers even and odd. */
 void sg_avx2_deinterleave(struct buf *b, u32 even, u32 odd, u32 a, u32 c);
 /* Register v: the 16 bytes, four times, at an address relative to RIP. Returns the offset of its

@@ -346,6 +346,7 @@ void sg_avx2_label(struct buf *b)
 {
     flush_registers(b);
     sg_avx2_lost(b);
+    b->avx2->dead_at = 0;
     memset(b->avx2->valid, 0, sizeof(b->avx2->valid));
     for (u32 k = 0; k < 8; k++)
         b->avx2->mask[k].state = AVX2_NONE;
@@ -390,14 +391,19 @@ static u32 test_masks(struct buf *b, u32 cond)
     return cond == JAE ? JNE : JE;
 }
 
-u32 sg_avx2_jump(struct buf *b, u32 cond)
+u32 sg_avx2_test(struct buf *b, u32 cond)
 {
-    flush_registers(b);
     if (b->avx2->test.lanes) {
         cond = test_masks(b, cond);
         b->avx2->test.lanes = 0;
     }
     return cond;
+}
+
+u32 sg_avx2_jump(struct buf *b, u32 cond)
+{
+    flush_registers(b);
+    return sg_avx2_test(b, cond);
 }
 
 #endif

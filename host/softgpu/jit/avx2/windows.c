@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * AVX2: windows (jit/memory/windows.h). Groups of 8 (or 4) lanes whose words lie within 32 bytes are a
- * masked load and a permutation of words; bytes and halves that are the same for a group, one
- * broadcast. Nothing is read but bytes that lanes asked for.
+ * load and a permutation of words; bytes and halves that are the same for a group, one broadcast. Of a
+ * window's bytes more are read than lanes ask for, all of them between the lowest and the highest
+ * element of all lanes; where these are less than 32 bytes, the load has a mask.
  */
 #include "jit/avx2/avx2.h"
 #include "jit/memory/windows.h"
@@ -13,32 +14,61 @@
 
 #define AT(field) ((s32)offsetof(struct sg_window, field))
 
-bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, u32 each)
+/* Where a window of 32 bytes begins that has the words from `low` on, within the bytes that lanes ask for. False: nowhere. */
+static bool place_window(const struct sg_window *x, const u64 *a, u64 low, u64 *begin)
 {
+    const u64 lowest = a[0] + (u64)x->low, end = lowest + x->span;
+
+    *begin = low;
+    if (end - low >= 32)
+        return true;
+    *begin -= (32 - (end - low) + 3) & ~3ull; /* a multiple of words */
+    return *begin - lowest <= x->span;
+}
+
+/* The words of the lanes from `first` on, in window g, which begins at `begin`. */
+static bool place_words(struct sg_window *x, const u64 *a, u32 first, u32 each, u64 begin)
+{
+    for (u32 i = first; i < first + each; i++) {
+        if (!(x->lanes >> i & 1))
+            continue;
+        if ((a[i] - begin) & 3 || a[i] - begin + x->size > 32)
+            return false;
+        x->word[i] = (u32)(a[i] - begin) / 4;
+    }
+    return true;
+}
+
+bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state)
+{
+    const u32 each = state == SG_WINDOW_4 ? 4 : 8;
+    const bool small = x->size < 4, few = state == SG_WINDOW_FEW;
+
+    if (small ? few : x->size & 3 || few != (x->span < 32))
+        return false;
     for (u32 first = 0; first < SG_LANES; first += each) {
         const u32 g = first / each, running = x->lanes >> first & ((1u << each) - 1);
-        u64 low = UINT64_MAX, high = 0;
+        u64 low = UINT64_MAX, high = 0, begin;
 
-        x->base[g] = 0;
-        memset(x->wanted[g], 0, sizeof(x->wanted[g]));
         for (u32 i = first; i < first + each; i++) {
             x->word[i] = 0;
             low = (x->lanes >> i & 1) && a[i] < low ? a[i] : low;
             high = (x->lanes >> i & 1) && a[i] > high ? a[i] : high;
         }
-        if (!running)
-            continue;
-        if (x->size < 4 ? high != low : x->size & 3 || high - low > 32 - x->size)
+        if (!running) /* any bytes will do */
+            low = high = a[0] + (u64)x->low;
+        begin = low;
+        if (small ? high != low : high - low > 32 - x->size)
             return false;
-        x->base[g] = (s64)(low - a[0]);
-        for (u32 i = first; i < first + each; i++) {
-            if (!(x->lanes >> i & 1))
-                continue;
-            if ((a[i] - low) & 3)
-                return false;
-            x->word[i] = (u32)(a[i] - low) / 4;
-        }
-        for (u32 i = 0; i < (u32)(high - low + x->size) / 4; i++)
+        if (!small && !few && !place_window(x, a, low, &begin))
+            return false;
+        x->base[g] = (s64)(begin - a[0]);
+        if (!small && !place_words(x, a, first, each, begin))
+            return false;
+        if (!few)
+            continue;
+        memset(x->wanted[g], 0, sizeof(x->wanted[g]));
+        for (u32 i = 0; i < (u32)(high - low + x->size) / 4 && running; i++)
             x->wanted[g][i] = UINT32_MAX;
     }
     return true;
@@ -56,19 +86,32 @@ static void prefetch_window(struct buf *b, s32 disp)
     sg_avx2_general(b, false, true, 0x18, 1, MEM_AT(RCX, disp + SG_WINDOW_AHEAD)); /* prefetcht0 */
 }
 
-/* 8 lanes of words: half h of registers d[0] to d[n - 1], from group g. */
-static void eight_words(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
+/* The indices of the next word. */
+static void next_words(struct buf *b)
 {
+    sg_avx2_ones(b, T1);
+    v256(b, OP(M0F, P66, 0, 0xfa), T0, T0, REG(T1)); /* psubd */
+}
+
+/* 8 lanes of words: half h of registers d[0] to d[n - 1], from group g. few: with a mask. */
+static void eight_words(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead, bool few)
+{
+    struct rm from = MEM_AT(RCX, disp);
+
     begin_of(b, g);
-    v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * g)));
-    v256(b, OP(M38, P66, 0, 0x8c), T1, T0, MEM_AT(RCX, disp)); /* vpmaskmovd */
+    if (few) {
+        v256(b, LOAD, T2, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * g)));
+        v256(b, OP(M38, P66, 0, 0x8c), T2, T2, from); /* vpmaskmovd */
+        from = REG(T2);
+    } else if (n > 1) {
+        v256(b, LOAD, T2, 0, from);
+        from = REG(T2);
+    }
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(32 * g)));
     for (u32 k = 0; k < n; k++) {
-        if (k) {
-            sg_avx2_ones(b, T2);
-            v256(b, OP(M0F, P66, 0, 0xfa), T0, T0, REG(T2)); /* psubd: the next word */
-        }
-        v256(b, OP(M38, P66, 0, 0x36), sg_avx2_put(b, d[k], h), T0, REG(T1)); /* vpermd */
+        if (k)
+            next_words(b);
+        v256(b, OP(M38, P66, 0, 0x36), sg_avx2_put(b, d[k], h), T0, from); /* vpermd */
     }
     if (ahead)
         prefetch_window(b, disp);
@@ -77,24 +120,28 @@ static void eight_words(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 
 /* The same of two groups of 4 lanes. */
 static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
 {
+    v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(16 * g)));
     for (u32 q = 0; q < 2; q++) {
         begin_of(b, g + q);
-        v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * (g + q))));
-        v256(b, OP(M38, P66, 0, 0x8c), q ? T3 : T2, T0, MEM_AT(RCX, disp));
+        if (n > 1)
+            v256(b, LOAD, q ? T3 : T2, 0, MEM_AT(RCX, disp));
+        else
+            v256(b, OP(M38, P66, 0, 0x36), q ? T3 : T2, T0, MEM_AT(RCX, disp)); /* vpermd */
         if (ahead)
             prefetch_window(b, disp);
     }
-    v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(16 * g)));
+    if (n == 1) {
+        v256i(b, OP(M3A, P66, 0, 0x02), sg_avx2_put(b, d[0], h), T2, REG(T3), 0xf0); /* vpblendd */
+        return;
+    }
     for (u32 k = 0; k < n; k++) {
         const u32 y = sg_avx2_put(b, d[k], h);
 
-        if (k) {
-            sg_avx2_ones(b, T1);
-            v256(b, OP(M0F, P66, 0, 0xfa), T0, T0, REG(T1));
-        }
+        if (k)
+            next_words(b);
         v256(b, OP(M38, P66, 0, 0x36), y, T0, REG(T2));
         v256(b, OP(M38, P66, 0, 0x36), T1, T0, REG(T3));
-        v256i(b, OP(M3A, P66, 0, 0x02), y, y, REG(T1), 0xf0); /* vpblendd */
+        v256i(b, OP(M3A, P66, 0, 0x02), y, y, REG(T1), 0xf0);
     }
 }
 
@@ -113,7 +160,7 @@ static void small_elements(struct buf *b, u32 d, u32 each, u32 size, u32 h, u32 
     v256i(b, OP(M3A, P66, 0, 0x02), y, y, REG(T0), 0xf0); /* vpblendd */
 }
 
-static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 disp, bool ahead)
+static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 disp, bool ahead, bool few)
 {
     struct buf *b = B(j);
 
@@ -128,7 +175,7 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
             if (size < 4)
                 small_elements(b, v[0], each, size, h, g, disp);
             else if (each == 8)
-                eight_words(b, v, n, h, g, disp, ahead);
+                eight_words(b, v, n, h, g, disp, ahead, few);
             else
                 twice_four(b, v, n, h, g, disp, ahead);
         }
@@ -138,15 +185,22 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead)
 {
     struct buf *b = B(j);
-    size_t four, end;
+    size_t four, few = 0, end[2] = {0};
 
-    alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_4);
-    four = jcc(b, JE);
-    one_way(j, d, n, size, 8, disp, ahead);
-    end = jmp(b);
-    land(b, four);
-    one_way(j, d, n, size, 4, disp, ahead);
-    land(b, end);
+    alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_8);
+    four = fork_jcc(b, JB);
+    if (size >= 4)
+        few = fork_jcc(b, JA);
+    one_way(j, d, n, size, 8, disp, ahead, false);
+    end[0] = fork_jmp(b);
+    sg_jit_join_at(j, four);
+    one_way(j, d, n, size, 4, disp, ahead, false);
+    if (size >= 4) {
+        end[1] = fork_jmp(b);
+        sg_jit_join_at(j, few);
+        one_way(j, d, n, size, 8, disp, ahead, true);
+    }
+    sg_jit_join(j, end, 2);
 }
 
 #endif

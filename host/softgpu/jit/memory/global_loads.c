@@ -232,14 +232,13 @@ static void window_of_group(struct jit *j, struct stub *s, const struct group *g
         s->window->first = g->window;
         mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
         cmp_flag(j, g, GROUP_MATCHES);
-        differs = jcc(B(j), JNE);
+        differs = fork_jcc(B(j), JNE);
         alu_mem_imm8(B(j), true, 7, RSI, (s32)offsetof(struct sg_window, as_first), 0);
-        known = jcc(B(j), JNE);
-        land(B(j), differs);
+        known = fork_jcc(B(j), JNE);
+        sg_jit_join_at(j, differs);
     }
     sg_jit_window_test(j, ad, s->window, misses);
-    if (known)
-        land(B(j), known);
+    sg_jit_join_at(j, known);
 }
 
 /* True if the next instruction loads the 16 bits that follow this instruction's. */
@@ -377,7 +376,7 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
     windows_to(j, s, in, arg, d, also, g);
-    end = jmp(B(j));
+    end = fork_jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
 }
@@ -403,7 +402,7 @@ static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, 
             set_flag(j, g, GROUP_IN_ROW);
     }
     row_to(j, in, arg, d, also);
-    return jmp(B(j));
+    return fork_jmp(B(j));
 }
 
 /* True if there is a faster way for lanes in a row. */
@@ -416,7 +415,7 @@ static bool lies_in_row(const struct jit *j, u32 arg, enum also also)
 static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
 {
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), how);
-    return jcc(B(j), JNE);
+    return fork_jcc(B(j), JNE);
 }
 
 /*
@@ -449,8 +448,8 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
     if (fresh)
         set_flag(j, g, GROUP_CHECKED);
     windows_to(j, s, in, arg, d, also, g);
-    end[0] = jmp(B(j));
-    land(B(j), other);
+    end[0] = fork_jmp(B(j));
+    sg_jit_join_at(j, other);
     if (s->window->row) {
         other = unless_lie(j, s, LIE_IN_ROW);
         k.high = fresh ? whole_group(in, g).high + (SG_LANES - 1) * s->window->row
@@ -462,8 +461,8 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
         if (fresh)
             set_flag(j, g, GROUP_CHECKED);
         row_to(j, in, arg, d, also);
-        end[1] = jmp(B(j));
-        land(B(j), other);
+        end[1] = fork_jmp(B(j));
+        sg_jit_join_at(j, other);
     }
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), LIE_APART);
     sg_jit_slow(j, s, JNE);
@@ -474,9 +473,7 @@ static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u3
     else if (!g)
         sg_jit_check_global(j, s, &one, ad);
     gather_loads(j, in, arg, ad, d, also);
-    for (u32 i = 0; i < 2; i++)
-        if (end[i])
-            land(B(j), end[i]);
+    sg_jit_join(j, end, 2);
 }
 
 /* A load from addresses in the registers ad. */
@@ -493,7 +490,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
         g->row = row ? stride : 0;
     else if (row && g && g->row == stride) {
         cmp_flag(j, g, GROUP_IN_ROW);
-        known = jcc(B(j), JE);
+        known = fork_jcc(B(j), JE);
     }
     if (s->window)
         end_window = window_load(j, s, in, arg, ad, d, also, g, fresh);
@@ -504,10 +501,9 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
     }
     if (row) {
         others = sg_jit_row_test(j, ad, n);
-        if (known)
-            land(B(j), known);
+        sg_jit_join_at(j, known);
         end = load_row(j, s, in, arg, ad[0], d, also, g, checked);
-        land(B(j), others);
+        sg_jit_join_at(j, others);
         if (fresh && !checked)
             check_group(j, s, in, g, ad);
     }
@@ -516,10 +512,7 @@ static void load_lanes(struct jit *j, struct stub *s, const struct sg_insn *in, 
     if (!g)
         sg_jit_check_global(j, s, &k, ad);
     gather_loads(j, in, arg, ad, d, also);
-    if (row)
-        land(B(j), end);
-    if (s->window)
-        land(B(j), end_window);
+    sg_jit_join(j, (const size_t[]){end_window, end}, 2);
 }
 
 bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)

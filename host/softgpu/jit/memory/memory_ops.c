@@ -28,7 +28,14 @@ void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
     }
     j->b.failed |= s->v.dirty != j->v.dirty || s->nsums != j->nsums ||
                    memcmp(s->sums, j->sums, j->nsums * sizeof(j->sums[0])) != 0;
-    s->jumps[s->njumps++] = jcc(B(j), cond);
+    if (j->b.avx2) {
+        cond = sg_avx2_test(B(j), cond);
+        sg_avx2_unsaved(B(j), s->unsaved[s->njumps]);
+    }
+    put8(B(j), 0x0f);
+    put8(B(j), 0x80 | cond);
+    put32(B(j), 0);
+    s->jumps[s->njumps++] = B(j)->n - 4;
 }
 
 void sg_jit_joined(struct jit *j, struct stub *s)
@@ -36,9 +43,12 @@ void sg_jit_joined(struct jit *j, struct stub *s)
     if (!s)
         return;
     s = &j->stubs[j->nstubs - 1];
-    s->back = here(B(j));
+    s->back = B(j)->n;
     s->after = j->v;
-    s->aliases = j->b.avx2 ? sg_avx2_aliases(B(j)) : 0;
+    if (!j->b.avx2)
+        return;
+    s->aliases = sg_avx2_aliases(B(j));
+    sg_avx2_kept(B(j), s->kept);
 }
 
 void sg_jit_spin(struct jit *j, const struct sg_insn *in)
@@ -65,7 +75,7 @@ size_t sg_jit_row_test(struct jit *j, const u32 ad[4], u32 n)
         evi(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0, 0);
     }
     KORTESTB(b, 1);
-    return jcc(b, JAE);
+    return fork_jcc(b, JAE);
 }
 
 size_t sg_jit_skip_upper(struct jit *j, u32 h)
@@ -73,13 +83,12 @@ size_t sg_jit_skip_upper(struct jit *j, u32 h)
     if (!j->masked || !h)
         return 0;
     sg_jit_cmp_upper(j);
-    return jcc(B(j), JE);
+    return fork_jcc(B(j), JE);
 }
 
 void sg_jit_skipped(struct jit *j, size_t at)
 {
-    if (at)
-        land(B(j), at);
+    sg_jit_join_at(j, at);
 }
 
 void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
@@ -94,7 +103,7 @@ void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
 static size_t first_alone(struct jit *j)
 {
     alu_mem_imm8(B(j), false, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
-    return jcc(B(j), JNE);
+    return fork_jcc(B(j), JNE);
 }
 
 static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -123,8 +132,8 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             ad[0]);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
-        end = jmp(b);
-        land(b, others);
+        end = fork_jmp(b);
+        sg_jit_join_at(j, others);
     } else if (j->masked == JIT_LOW) {
         others = first_alone(j);
         sg_jit_check_flat(
@@ -134,8 +143,8 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             ad[0]);
         for (u32 k = 0; k < n; k++)
             evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
-        end = jmp(b);
-        land(b, others);
+        end = fork_jmp(b);
+        sg_jit_join_at(j, others);
     }
     sg_jit_check_global(
         j, s,
@@ -153,8 +162,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             evsib0(b, SCATTERQD, 2, ad[2 * h + 1], (s32)(in->imm + 4 * k), 2, 0);
             sg_jit_skipped(j, skip);
         }
-    if (end)
-        land(b, end);
+    sg_jit_join_at(j, end);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;

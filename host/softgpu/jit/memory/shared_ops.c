@@ -105,7 +105,7 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
         evi(b, CMPUD, 1, ad[h], 1 + h, h ? 1 : 0, 0, 0);
     }
     KORTESTW(b, 1);
-    *others = jcc(b, JAE);
+    *others = fork_jcc(b, JAE);
     sg_jit_place_shared(j, s, in, ad[0], 4 * SG_LANES, 4);
 }
 
@@ -147,7 +147,7 @@ static size_t window_shared(struct jit *j, struct stub *s, const struct sg_insn 
     sg_jit_window_load(j, d, n, s->window->size, 0, false);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         sg_jit_cut(j, d[0][h], size, arg & SIGN);
-    end = jmp(B(j));
+    end = fork_jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
 }
@@ -203,8 +203,8 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
         row_shared(j, s, in, ad, &others);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU, d[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
-        end = jmp(b);
-        land(b, others);
+        end = fork_jmp(b);
+        sg_jit_join_at(j, others);
     }
     if (s->window)
         sg_jit_window_known(j, s, s->window);
@@ -215,10 +215,7 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
             evsib(b, GATHERDD, d[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
             sg_jit_cut(j, d[k][h], size, arg & SIGN);
         }
-    if (end)
-        land(b, end);
-    if (end_window)
-        land(b, end_window);
+    sg_jit_join(j, (const size_t[]){end_window, end}, 2);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, dest(in, k), h, d[k][h]);
@@ -242,11 +239,11 @@ static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *i
         evi(b, CMPUD, 1, ad[h], 0, h ? 1 : 0, 0, 0);
     }
     KORTESTW(b, 1);
-    *others = jcc(b, JAE);
+    *others = fork_jcc(b, JAE);
     sg_jit_place_shared(j, s, in, ad[0], 4, 4);
     evi(b, EXTRACT2, v, 0, 2, 0, 0, 3);
     evmi(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM, 3);
-    return jmp(b);
+    return fork_jmp(b);
 }
 
 static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -267,10 +264,10 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
         row_shared(j, s, in, ad, &others);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
-        end = jmp(b);
-        land(b, others);
+        end = fork_jmp(b);
+        sg_jit_join_at(j, others);
         same = same_shared(j, s, in, ad, v[0][1], &others);
-        land(b, others);
+        sg_jit_join_at(j, others);
     }
     check_shared(j, s, in, ad, 4 * n, 4 * n);
     for (u32 k = 0; k < n; k++)
@@ -278,10 +275,7 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
             sg_jit_lanes(j, 1, h, false);
             evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
         }
-    if (end)
-        land(b, end);
-    if (same)
-        land(b, same);
+    sg_jit_join(j, (const size_t[]){end, same}, 2);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;

@@ -58,7 +58,7 @@ static const struct form {
              {SG_WINDOW_8, 8, 64},
              {SG_WINDOW_4, 4, 32},
              {SG_WINDOW_4_WIDE, 4, 64}},
-  avx2_forms[] = {{SG_WINDOW_8, 8, 32}, {SG_WINDOW_4, 4, 32}};
+  avx2_forms[] = {{SG_WINDOW_8, 8, 32}, {SG_WINDOW_4, 4, 32}, {SG_WINDOW_FEW, 8, 32}};
 
 /* The byte of the two registers that the form permutes in which window g begins. */
 static u32 begin_of(const struct form *f, u32 g)
@@ -72,7 +72,7 @@ static bool windows_fit(struct sg_window *x, const u64 *a, const struct form *f)
     const u64 lowest = a[0] + (u64)x->low;
 
     if (x->avx2)
-        return sg_avx2_window_fit(x, a, f->each);
+        return sg_avx2_window_fit(x, a, f->state);
     if (f->state != SG_WINDOW_32 && x->span < f->bytes)
         return false;
     for (u32 first = 0; first < SG_LANES; first += f->each) {
@@ -185,11 +185,11 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
     m->n = 0;
     mov_imm64(b, RSI, (u64)(uintptr_t)x);
     cmp_state(b, SG_WINDOW_FIRST);
-    m->at[m->n++] = jcc(b, JB);
+    m->at[m->n++] = fork_jcc(b, JB);
     if (j->masked) {
         alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, mask));
         alu_mem(b, false, 0x3b, RAX, RSI, AT(lanes));
-        m->at[m->n++] = jcc(b, JNE);
+        m->at[m->n++] = fork_jcc(b, JNE);
     }
     ev(b, x->narrow ? BCAST_M32 : BCAST_M64, 0, 0, ad[0], 0, 0);
     for (u32 h = 0; h < sg_jit_n(j, !x->narrow); h++) {
@@ -210,13 +210,12 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
         KORTESTW(b, 1);
     else
         KORTESTB(b, 1);
-    m->at[m->n++] = jcc(b, j->masked ? JNE : JAE);
+    m->at[m->n++] = fork_jcc(b, j->masked ? JNE : JAE);
 }
 
 void sg_jit_window_missed(struct jit *j, const struct window_misses *m)
 {
-    for (u32 i = 0; i < m->n; i++)
-        land(B(j), m->at[i]);
+    sg_jit_join(j, m->at, m->n);
 }
 
 /* A load by windows. */

@@ -17,7 +17,8 @@ enum sg_window_state {
     SG_WINDOW_4,  /* 4 lanes in 32 bytes */
     SG_WINDOW_8,  /* 8 lanes in 64 bytes, with AVX2 in 32 */
     SG_WINDOW_16, /* 16 lanes in 64 bytes; not with AVX2 */
-    SG_WINDOW_32  /* all lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_32, /* all lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_FEW /* all lanes in less than 32 bytes; AVX2 alone */
 };
 
 /* The address pattern of a load, learned from its first run. Written once, under a lock, `state`
@@ -34,7 +35,7 @@ struct sg_window {
         };
         struct {                /* with AVX2 */
             u32 word[SG_LANES]; /* index of each lane's word in its window */
-            u32 wanted[8][8];   /* words of each window that are read: UINT32_MAX */
+            u32 wanted[4][8];   /* SG_WINDOW_FEW: words of each window that are read: UINT32_MAX */
         };
     };
     s64 base[8];     /* start of each window relative to the address of lane 0 */
@@ -84,8 +85,8 @@ void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
 /* The same with AVX2 (jit/avx2/windows.c); size: bytes per lane. */
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);
-/* Fills x with windows of `each` lanes at addresses a. False: some are too far apart. */
-bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, u32 each);
+/* Fills x with windows at addresses a, as the form `state` needs them. False: some lanes are too far apart. */
+bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state);
 #define SG_WINDOW_AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 /* RSI: x; jumps to the slow path unless the load has run. */
 void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *x);
