@@ -29,6 +29,12 @@ void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg);
  * Any thread.
  */
 uint64_t sg_memory_held(void);
+/*
+ * Operations of all streams: how many were issued since the start, and how many of them have ended. Of
+ * a moment at which another thread issues or ends some, no more than had been issued have ended. Any
+ * thread; needs no context and takes no lock.
+ */
+void sg_operations(uint64_t *issued, uint64_t *ended);
 /* Sets the value by which kernels launch an executable graph: the client's handle. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 

@@ -187,6 +187,8 @@ struct sg_op;
 
 /* Number of times the program has waited for streams, events and contexts. */
 extern _Atomic uint64_t sg_waits;
+/* See vgp_provider_ext.h. */
+void sg_operations(uint64_t *issued, uint64_t *ended);
 
 /* Completion of operation number seq of that stream. */
 struct sg_dep {

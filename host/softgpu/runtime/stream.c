@@ -28,6 +28,7 @@
 _Atomic unsigned sg_captures;
 _Thread_local struct sg_genv *sg_genv_now;
 static _Atomic unsigned long long next_stream_id = 1;
+static _Atomic uint64_t issued_operations, ended_operations; /* of all streams: sg_operations() */
 
 /* ---- dependencies of future streams ---- */
 
@@ -258,6 +259,13 @@ static void complete_operation(struct sg_stream *s, uint64_t seq)
     if (s->watches) /* of an operation that another thread has run */
         pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
+    atomic_fetch_add(&ended_operations, 1);
+}
+
+void sg_operations(uint64_t *issued, uint64_t *ended)
+{
+    *ended = atomic_load(&ended_operations); /* first: what ends meanwhile has been issued */
+    *issued = atomic_load(&issued_operations);
 }
 
 bool sg_stream_cut(const struct sg_stream *s)
@@ -429,6 +437,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
     s->first = NULL;
     op->seq = atomic_load(&s->submitted) + 1;
     atomic_store(&s->submitted, op->seq);
+    atomic_fetch_add(&issued_operations, 1);
     if (op->issued)
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||

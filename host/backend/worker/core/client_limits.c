@@ -316,7 +316,7 @@ void wrk_limits_change(const struct vgb_limits *l)
     wrk_client_limits.handles = l->handles;
     wrk_client_limits.image = l->image;
     wrk_client_limits.queue = l->queue;
-    wrk_client_limits.time_s = l->time_s;
+    __atomic_store_n(&wrk_client_limits.time_s, l->time_s, __ATOMIC_RELAXED); /* stall.c reads it */
     __atomic_store_n(&wrk_client_limits.compile_s, l->compile_s, __ATOMIC_RELAXED);
 }
 

@@ -106,6 +106,7 @@ static bool handle_message(struct wrk_worker *w, const struct vgb_msg *m, const 
     case VGB_M_LIMITS:
         wrk_quota_change(w, m->value);
         wrk_limits_change(&m->limits);
+        wrk_stall_watch(w);
         break;
     case VGB_M_TURN:
         wrk_flow_turn(w, m->status == 1, m->value, m->flags);

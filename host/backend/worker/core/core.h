@@ -155,6 +155,23 @@ void wrk_flow_learn(uint32_t key, unsigned calls, uint64_t ns);
 void wrk_flow_look(struct wrk_worker *w, bool idle);
 /* Maximum sleep of the dispatcher before the next wrk_flow_look(), ns; UINT64_MAX: no limit. */
 uint64_t wrk_flow_patience(const struct wrk_worker *w);
+
+/* ---- stall.c: the time limit while a call of the provider holds the dispatcher ---- */
+
+/* A round of the dispatcher's loop begins. */
+void wrk_stall_round(void);
+/* The dispatcher begins its sleep, or has ended it. */
+void wrk_stall_rests(void);
+/* Starts the watching thread where there is a time limit and the provider counts its operations; at the
+ * start of the loop and after each change of the limits. */
+void wrk_stall_watch(struct wrk_worker *w);
+/* What the watching thread has seen. All zero: nothing yet. */
+struct wrk_stall {
+    uint64_t round, ended;        /* at the last look */
+    uint64_t looked_ns, since_ns; /* since when the round is the same and nothing has ended */
+};
+/* A look. True: work is under way, and for more than most_ns none has ended in the same round; 0: no limit. */
+bool wrk_stall_look(struct wrk_stall *s, uint64_t round, uint64_t now, uint64_t most_ns);
 /* Begins (`open`) or ends this worker's turn. `bound_ns`: maximum work in flight; 0: unlimited.
  * `number`: of the TURN message, repeated in answers. */
 void wrk_flow_turn(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number);

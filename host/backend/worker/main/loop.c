@@ -103,7 +103,12 @@ static int rest_in_poll(struct pollfd p[2], uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 
-    return ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL);
+    int n;
+
+    wrk_stall_rests();
+    n = ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL);
+    wrk_stall_rests();
+    return n;
 }
 
 /* The record taken must wait for work in flight to end, or for the broker. */
@@ -143,7 +148,9 @@ void wrk_loop(struct wrk_worker *w)
 
     pol_init(&w->poll, SPIN_MIN_NS, SPIN_MAX_NS);
     pol_force(&w->poll, getenv("VGPU_TEST_POLL"));
+    wrk_stall_watch(w);
     for (;;) {
+        wrk_stall_round();
         if (run_ring(w)) {
             if (w->waits.polled)
                 wrk_waits_poll(w);
