@@ -94,9 +94,10 @@ CUresult wrk_jit_options(struct wrk_call *c, struct wrk_jit *j, const uint32_t *
 /* Adds a log buffer, which must stay valid as long as the provider may write to it. */
 void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size);
 
-/* Checks an image from the wire and adds padding behind it; *copy is to be freed by the caller.
+/* Checks an image from the wire and adds padding behind it; *copy is to be freed by the caller. *size becomes what lies at
+ * *image then: of several fat binaries, that of what points to them.
  * INVALID_IMAGE, with a detail for the trace, if it claims more bytes than were sent. */
-CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy);
+CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t *size, bool is_blob, void **copy);
 
 /* ---- what the steps of calls need (vgp_worker.c) ---- */
 

@@ -317,7 +317,7 @@ CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd 
     if (r == CUDA_SUCCESS && !(k->name = strdup(name)))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
-        r = wrk_image_take(c, &k->data, a->data_size, a->data_blob != 0, &k->copy);
+        r = wrk_image_take(c, &k->data, &k->size, a->data_blob != 0, &k->copy);
     if (r == CUDA_SUCCESS && (why = wrk_image_refused(l->given + a->data_size)))
         r = wrk_refuse(c, CUDA_ERROR_OUT_OF_MEMORY, why);
     if (r != CUDA_SUCCESS) {

@@ -39,7 +39,7 @@ CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const 
     if (!l)
         return CUDA_ERROR_OUT_OF_MEMORY;
     l->image = image;
-    r = wrk_image_take(c, &l->image, size, is_blob, &l->copy);
+    r = wrk_image_take(c, &l->image, &size, is_blob, &l->copy);
     if (r != CUDA_SUCCESS) {
         free(l);
         return r;

@@ -106,6 +106,7 @@ static const char *image_wrong(const uint8_t *p, uint64_t n)
  * provider. Several fat binaries get the wrapper that nvcc would have created. */
 struct image {
     const void *data;
+    uint64_t size; /* bytes at data that the provider may read */
     void *copy;
 };
 
@@ -123,6 +124,7 @@ static bool image_open(struct image *m, const void *data, uint64_t size, bool is
     struct wrapper *w;
 
     m->data = data;
+    m->size = size;
     m->copy = NULL;
     memcpy(&magic, data, size < sizeof(magic) ? size : sizeof(magic));
     while (magic == FATBIN_MAGIC && (at = fatbin_next(p, size, at)) != 0)
@@ -148,28 +150,30 @@ static bool image_open(struct image *m, const void *data, uint64_t size, bool is
         w->more[i] = p + at;
     }
     m->data = w;
+    m->size = room; /* which points to the rest */
     return true;
 }
 
-CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy)
+CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t *size, bool is_blob, void **copy)
 {
     struct image m;
 
-    const char *wrong = wrk_image_refused(size);
+    const char *wrong = wrk_image_refused(*size);
 
     *copy = NULL;
     if (wrong) {
         wrk_notify_detail(c->w, wrong);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    wrong = image_wrong(*image, size);
+    wrong = image_wrong(*image, *size);
     if (wrong) {
         wrk_notify_detail(c->w, wrong);
         return CUDA_ERROR_INVALID_IMAGE;
     }
-    if (!image_open(&m, *image, size, is_blob))
+    if (!image_open(&m, *image, *size, is_blob))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *image = m.data;
+    *size = m.size;
     *copy = m.copy;
     return CUDA_SUCCESS;
 }
