@@ -174,3 +174,10 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     *value = (unsigned)limit < CU_LIMIT_MAX ? limits[limit] : 0;
     return *value ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
 }
+
+/* Operations are counted as by the software GPU, so that as many as a test likes are let through; none is ever said to
+ * be under way, so that the time limit is the dispatcher's. */
+void sg_operations(uint64_t *issued, uint64_t *ended)
+{
+    *issued = *ended = 0;
+}

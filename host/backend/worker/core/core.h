@@ -165,6 +165,8 @@ void wrk_stall_rests(void);
 /* Starts the watching thread where there is a time limit and the provider counts its operations; at the
  * start of the loop and after each change of the limits. */
 void wrk_stall_watch(struct wrk_worker *w);
+/* Maximum calls in flight, 0: no limit. With a time limit, no more than a driver takes without waiting. Dispatcher. */
+uint64_t wrk_stall_queue(void);
 /* What the watching thread has seen. All zero: nothing yet. */
 struct wrk_stall {
     uint64_t round, ended;        /* at the last look */

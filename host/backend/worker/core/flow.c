@@ -313,8 +313,9 @@ static bool call_is_bounded(struct wrk_worker *w, uint16_t call)
 /* True if another call would exceed the bound, or has no entry for its mark. */
 static bool flow_is_full(void)
 {
-    return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) ||
-           flow.nmarks == MARKS;
+    const uint64_t most = wrk_stall_queue();
+
+    return (most && flow.calls - flow.unknown >= most) || flow.nmarks == MARKS;
 }
 
 static bool call_may_run(struct wrk_worker *w, uint16_t call, uint32_t flags)
@@ -333,7 +334,7 @@ static bool call_may_run(struct wrk_worker *w, uint16_t call, uint32_t flags)
         mark_all(w);
         reap_marks(w, vgb_now_ns());
         if (flow_is_full()) {
-            if (!flow.held)
+            if (!flow.held && wrk_stall_queue() == wrk_client_limits.queue)
                 wrk_limit_hit("calls in flight", wrk_client_limits.queue, "--client-queue");
             return false;
         }
@@ -368,7 +369,7 @@ void wrk_flow_issued(struct wrk_call *c)
     CUstream stream = c->stream;
     struct slot *s = &flow.slots[((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
     uint32_t key = 0; /* costs are learnt only in turns */
-    uint64_t cost = 0, most = wrk_client_limits.queue / 16;
+    uint64_t cost = 0, most = wrk_stall_queue() / 16;
     bool known = true, new_key;
 
     if (w->current == (CUcontext)-1 || !w->current || stream_captures(stream))

@@ -204,6 +204,28 @@ static void test_queue(void **state)
 }
 
 /* Events are used again, and streams that end or come in numbers keep none. */
+static void operations(uint64_t *issued, uint64_t *ended)
+{
+    *issued = *ended = 0;
+}
+
+/* With a time limit no more goes to a driver than it takes without waiting; one that counts its operations may wait. */
+static void test_queue_of_driver(void **state)
+{
+    (void)state;
+    assert_int_equal(issue_all(4096), 4096); /* no limit */
+    done = records;
+    wrk_client_limits.time_s = 1;
+    wrk_flow_look(&w, true);
+    done = records;
+    wrk_flow_look(&w, true);
+    assert_int_equal(issue_all(4096), 512);
+    wrk_provider.sg_operations = operations;
+    assert_int_equal(issue_all(1024), 1024);
+    wrk_provider.sg_operations = NULL;
+    wrk_client_limits.time_s = 0;
+}
+
 static void test_events(void **state)
 {
     (void)state;
@@ -441,8 +463,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_queue), T(test_events), T(test_contexts),     T(test_capture),      T(test_turns),
-        T(test_bound), T(test_error),  T(test_error_in_all), T(test_spare_events), T(test_costs)};
+        T(test_queue),        T(test_queue_of_driver), T(test_events), T(test_contexts),
+        T(test_capture),      T(test_turns),           T(test_bound),  T(test_error),
+        T(test_error_in_all), T(test_spare_events),    T(test_costs)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }

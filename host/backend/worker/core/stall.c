@@ -5,7 +5,8 @@
  * wrk_flow_look(). A thread therefore looks at the dispatcher's rounds: while there is none, and no operation ends, the
  * limit holds all the same.
  *
- * Only with a provider that counts its operations (sg_operations()).
+ * Only with a provider that counts its operations (sg_operations()). With a driver, fewer calls are let through than its queue of
+ * a stream has room for.
  */
 #include "core.h"
 #include "vgb_fd.h"
@@ -16,6 +17,7 @@
 #include "vgp_worker.h"
 
 #define LOOK_NS 250000000u /* ns between two looks */
+#define DRIVER_QUEUE 512u  /* calls; NVIDIA's driver has a launch wait behind some 1024 */
 
 /* Odd: the dispatcher is at work. It grows with each round, so that the same odd number means the same round. */
 static _Atomic uint64_t rounds = 1;
@@ -46,6 +48,15 @@ bool wrk_stall_look(struct wrk_stall *s, uint64_t round, uint64_t now, uint64_t 
     s->round = round;
     s->ended = ended;
     return most_ns && now > s->since_ns && now - s->since_ns > most_ns;
+}
+
+uint64_t wrk_stall_queue(void)
+{
+    const uint64_t most = wrk_client_limits.queue;
+
+    if (!wrk_client_limits.time_s || wrk_provider.sg_operations)
+        return most;
+    return most && most < DRIVER_QUEUE ? most : DRIVER_QUEUE;
 }
 
 static void *watch_dispatcher(void *arg)
