@@ -292,7 +292,7 @@ static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t t
             return CUDA_SUCCESS;
         }
     }
-    if (w->nthread_streams == WRK_THREAD_STREAMS_MAX)
+    if (w->nthread_streams == WRK_THREAD_STREAMS_MAX || !wrk_limits_stream(&w->handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     list = realloc(w->thread_streams, (w->nthread_streams + 1) * sizeof(*list));
     if (!list)
@@ -302,8 +302,17 @@ static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t t
     if (r == CUDA_SUCCESS) {
         struct wrk_thread_stream s = {.context = context, .thread = thread, .stream = *out};
         list[w->nthread_streams++] = s;
+        w->handles.thread_streams++;
+        w->handles.unnamed++;
     }
     return r;
+}
+
+void wrk_thread_stream_gone(struct wrk_worker *w, unsigned i)
+{
+    w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
+    w->handles.thread_streams--;
+    w->handles.unnamed--;
 }
 
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out)

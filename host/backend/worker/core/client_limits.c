@@ -294,15 +294,22 @@ bool wrk_limits_unnamed(const struct wrk_handles *t)
     return true;
 }
 
-bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+bool wrk_limits_stream(const struct wrk_handles *t)
 {
+    const uint64_t streams = (uint64_t)t->live[VGP_H_STREAM] + t->thread_streams;
+
     if (!wrk_limits_unnamed(t))
         return false;
-    if (type == VGP_H_STREAM && wrk_client_limits.streams && t->live[type] >= wrk_client_limits.streams) {
+    if (wrk_client_limits.streams && streams >= wrk_client_limits.streams) {
         wrk_limit_hit("streams", wrk_client_limits.streams, "--client-streams");
         return false;
     }
     return true;
+}
+
+bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+{
+    return type == VGP_H_STREAM ? wrk_limits_stream(t) : wrk_limits_unnamed(t);
 }
 
 /* The broker itself changes the memory limit by prlimit(2). */

@@ -24,6 +24,8 @@ void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const s
 bool wrk_limits_handle(const struct wrk_handles *t, unsigned type);
 /* The same of an object without a handle; the caller counts it in t->unnamed. */
 bool wrk_limits_unnamed(const struct wrk_handles *t);
+/* The same of a stream, with a handle or a thread's default one, which the caller counts in t->thread_streams, too. */
+bool wrk_limits_stream(const struct wrk_handles *t);
 /*
  * To be called after an out-of-memory error: logs it if this process is at its limit. Any thread.
  */

@@ -208,6 +208,8 @@ void wrk_async_graph_failed(struct wrk_worker *w, uint16_t call, CUresult r);
 void wrk_async_error_retry(struct wrk_worker *w);
 /* Provider stream for a wire value (0, 1, 2 or a handle). */
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
+/* Entry i of thread_streams has ended with its context: the last one takes its place. */
+void wrk_thread_stream_gone(struct wrk_worker *w, unsigned i);
 /* Number of captures begun and not ended by the guest; 0 = no stream needs a query. */
 extern unsigned wrk_captures;
 /* Makes room for another capture, before it begins. False: no memory. */

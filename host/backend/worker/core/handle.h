@@ -29,8 +29,10 @@ struct wrk_handles {
     VGB_OWNED struct wrk_handle_chunk **chunks[VGP_H_TYPES];
     uint32_t high[VGP_H_TYPES]; /* highest index ever used + 1 */
     uint64_t live[VGP_H_TYPES];
-    uint64_t live_all;                /* sum over all types */
-    uint64_t unnamed;                 /* objects without a handle: textures, surfaces, reserved addresses */
+    uint64_t live_all; /* sum over all types */
+    /* objects without a handle: textures, surfaces, reserved addresses, per-thread default streams */
+    uint64_t unnamed;
+    unsigned thread_streams;          /* the last of these */
     uint32_t minted[VGP_H_TYPES];     /* minted here: highest index ever used */
     uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices for reuse */
     uint32_t nfree[VGP_H_TYPES], free_room[VGP_H_TYPES];

@@ -60,7 +60,7 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
         }
         wrk_flow_stream_ends(w, w->thread_streams[i].stream);
         wrk_capture_leave(w->thread_streams[i].stream);
-        w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
+        wrk_thread_stream_gone(w, i);
     }
 }
 
