@@ -110,6 +110,12 @@ static inline f64 gross_out(f64 r)
     return r != r ? float64(u & 0xffffffff00000000ull) : gross_in(float64(u + 0x80000000u));
 }
 
+/* CUDA documents 1 ulp for rsqrt() of a double: the root and the quotient are rounded together. */
+static inline f64 rsqrt_once(f64 a)
+{
+    return (f64)(1.0L / __builtin_sqrtl(a));
+}
+
 /* to an integer with a clamp; NaN gives 0 */
 static inline s32 to_s32(f32 x)
 {
@@ -140,7 +146,7 @@ static inline u32 to_u32(f32 x)
     X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a)) \
     X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a)) \
     X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a)) \
-    X(rsqrt_f64, "rsqrt.f64", f64, f64, 1.0 / __builtin_sqrt(a)) \
+    X(rsqrt_f64, "rsqrt.f64", f64, f64, rsqrt_once(a)) \
     X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a)) \
     X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a)) \
     X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a)) \
