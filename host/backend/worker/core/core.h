@@ -156,7 +156,7 @@ void wrk_flow_look(struct wrk_worker *w, bool idle);
 /* Maximum sleep of the dispatcher before the next wrk_flow_look(), ns; UINT64_MAX: no limit. */
 uint64_t wrk_flow_patience(const struct wrk_worker *w);
 
-/* ---- stall.c: the time limit while a call of the provider holds the dispatcher ---- */
+/* ---- client_limits.c: the time limit while a call of the provider holds the dispatcher ---- */
 
 /* A round of the dispatcher's loop begins. */
 void wrk_stall_round(void);
