@@ -151,6 +151,11 @@ int sg_exec_launch(const struct sg_launch *launch, struct sg_fault *fault);
 void sg_exec_set_relaxed(bool relaxed);
 /* Opens resources that a sandbox might forbid later (the profile). Optional. */
 void sg_exec_prepare(void);
+/*
+ * Sets the size that the heap of device malloc() has at least from the next allocation on, bytes: a
+ * context's CU_LIMIT_MALLOC_HEAP_SIZE. The heap of the process grows, and does not shrink once in use.
+ */
+void sg_exec_heap_size(uint64_t size);
 void sg_exec_set_threads(unsigned n); /* call before the first launch; 0: number of online CPUs */
 
 #endif

@@ -4,35 +4,38 @@
 #include "exec/heap.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #define GRANULE 64u
-#define GRANULES (SG_HEAP_SIZE / GRANULE)
+#define GRANULES_MAX (SG_HEAP_MAX / GRANULE)
 #define USED 0x80000000u
 
+_Static_assert(GRANULES_MAX < USED, "a length needs all bits but the highest");
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t heap; /* 0: not yet made; written once, under the lock */
+static uint64_t heap;                  /* 0: not yet made; written once, under the lock */
+static uint64_t wanted = SG_HEAP_SIZE; /* bytes, a multiple of GRANULE */
+static uint32_t granules;              /* size of the heap that is made; written under the lock */
 /* At the first granule of a block: its length in granules, with USED if it is live. */
 static uint32_t *table;
 static uint32_t rover; /* end of the last search: the first granule of some block */
 
 static bool heap_make(void)
 {
-    void *p;
+    void *p, *t;
 
     if (heap)
         return true;
-    table = calloc(GRANULES, sizeof(*table));
-    if (!table)
+    t = mmap(NULL, GRANULES_MAX * sizeof(*table), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+             0);
+    if (t == MAP_FAILED)
         return false;
-    p = sg_guest_reserve(SG_HEAP_SIZE, PROT_READ | PROT_WRITE);
+    p = sg_guest_reserve(SG_HEAP_MAX, PROT_NONE);
     if (p == MAP_FAILED) {
-        free(table);
-        table = NULL;
+        munmap(t, GRANULES_MAX * sizeof(*table));
         return false;
     }
-    table[0] = GRANULES;
+    table = t;
     rover = 0;
     __atomic_store_n(&heap, (uint64_t)(uintptr_t)p, __ATOMIC_RELEASE);
     return true;
@@ -41,7 +44,7 @@ static bool heap_make(void)
 /* Joins the free blocks that follow a free block. */
 static void merge_following(uint32_t i)
 {
-    while (i + table[i] < GRANULES && !(table[i + table[i]] & USED)) {
+    while (i + table[i] < granules && !(table[i + table[i]] & USED)) {
         const uint32_t next = i + table[i];
 
         table[i] += table[next];
@@ -51,7 +54,7 @@ static void merge_following(uint32_t i)
     }
 }
 
-/* The first free block of n granules that begins in [from, to); GRANULES: none. */
+/* The first free block of n granules that begins in [from, to); granules: none. */
 static uint32_t search_free(uint32_t from, uint32_t to, uint32_t n)
 {
     uint32_t i = from;
@@ -64,23 +67,49 @@ static uint32_t search_free(uint32_t from, uint32_t to, uint32_t n)
         }
         i += table[i] & ~USED;
     }
-    return GRANULES;
+    return granules;
+}
+
+/* Appends a free block for the part of the wanted size that the heap does not have yet. */
+static bool heap_grow(void)
+{
+    const uint64_t have = (uint64_t)granules * GRANULE;
+
+    if (!heap_make())
+        return false;
+    if (wanted <= have)
+        return true;
+    if (mprotect(table, wanted / GRANULE * sizeof(*table), PROT_READ | PROT_WRITE) ||
+        mprotect((void *)(uintptr_t)heap, wanted, PROT_READ | PROT_WRITE))
+        return have != 0;
+    table[granules] = (uint32_t)((wanted - have) / GRANULE);
+    __atomic_store_n(&granules, (uint32_t)(wanted / GRANULE), __ATOMIC_RELEASE);
+    return true;
+}
+
+void sg_exec_heap_size(uint64_t size)
+{
+    if (size > SG_HEAP_MAX)
+        size = SG_HEAP_MAX;
+    pthread_mutex_lock(&lock);
+    wanted = (size + GRANULE - 1) / GRANULE * GRANULE;
+    pthread_mutex_unlock(&lock);
 }
 
 uint64_t sg_heap_alloc(uint64_t size)
 {
-    const uint32_t n = size > SG_HEAP_SIZE ? 0 : (uint32_t)((size + GRANULE - 1) / GRANULE);
+    const uint32_t n = size > SG_HEAP_MAX ? 0 : (uint32_t)((size + GRANULE - 1) / GRANULE);
     uint64_t addr = 0;
     uint32_t i;
 
     if (!n)
         return 0;
     pthread_mutex_lock(&lock);
-    if (heap_make()) {
-        i = search_free(rover, GRANULES, n);
-        if (i == GRANULES)
-            i = search_free(0, GRANULES, n);
-        if (i < GRANULES) {
+    if (heap_grow()) {
+        i = search_free(rover, granules, n);
+        if (i == granules)
+            i = search_free(0, granules, n);
+        if (i < granules) {
             if (table[i] > n)
                 table[i + n] = table[i] - n;
             table[i] = n | USED;
@@ -101,7 +130,7 @@ bool sg_heap_free(uint64_t addr)
         return true;
     pthread_mutex_lock(&lock);
     off = addr - heap;
-    if (heap && off < SG_HEAP_SIZE && !(off % GRANULE) && (table[off / GRANULE] & USED)) {
+    if (heap && off < (uint64_t)granules * GRANULE && !(off % GRANULE) && (table[off / GRANULE] & USED)) {
         table[off / GRANULE] &= ~USED;
         merge_following((uint32_t)(off / GRANULE));
         ok = true;
@@ -113,5 +142,5 @@ bool sg_heap_free(uint64_t addr)
 void sg_heap_range(uint64_t *base, uint64_t *end)
 {
     *base = __atomic_load_n(&heap, __ATOMIC_ACQUIRE);
-    *end = *base ? *base + SG_HEAP_SIZE : 0;
+    *end = *base ? *base + (uint64_t)__atomic_load_n(&granules, __ATOMIC_ACQUIRE) * GRANULE : 0;
 }

@@ -72,10 +72,37 @@ static void test_model(void)
     t_result("all of the heap is free in the end", all && sg_heap_free(all), "no");
 }
 
+/* A larger size takes effect while blocks are live; they stay where they are. */
+static void test_growth(void)
+{
+    const uint64_t a = sg_heap_alloc(100), none = sg_heap_alloc(SG_HEAP_SIZE);
+    uint64_t base, end, large, second;
+
+    memset((void *)(uintptr_t)a, 7, 100);
+    sg_exec_heap_size(4ull * SG_HEAP_SIZE + 1);
+    large = sg_heap_alloc(2ull * SG_HEAP_SIZE);
+    sg_heap_range(&base, &end);
+    t_result("the heap grows to the size that is set",
+             a && !none && large && end - base == 4ull * SG_HEAP_SIZE + 64, "%llx %llx, %llu bytes",
+             (unsigned long long)none, (unsigned long long)large, (unsigned long long)(end - base));
+    if (large)
+        memset((void *)(uintptr_t)large, 9, 2ull * SG_HEAP_SIZE);
+    t_result("earlier blocks stay", holds(&(struct block){a, 100, 7}), "no");
+    sg_exec_heap_size(SG_HEAP_SIZE);
+    second = sg_heap_alloc(SG_HEAP_SIZE);
+    t_result("a heap in use does not shrink",
+             second && sg_heap_free(second) && sg_heap_free(large) && sg_heap_free(a), "%llx",
+             (unsigned long long)second);
+    sg_exec_heap_size(UINT64_MAX);
+    second = sg_heap_alloc(SG_HEAP_MAX + 1);
+    t_result("the largest size", !second && !sg_heap_alloc(UINT64_MAX), "%llx", (unsigned long long)second);
+}
+
 int main(int argc, char **argv)
 {
     t_variant(argc, argv);
     test_inside();
     test_model();
+    test_growth();
     return t_end("softgpu heap");
 }

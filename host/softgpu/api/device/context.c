@@ -242,6 +242,12 @@ CUresult sgd_cuCtxSetLimit(struct sg_ctx *ctx, CUlimit limit, size_t value)
         if (value > max)
             value = max; /* documented: clamped */
     }
+    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) {
+        uint64_t unused, total;
+
+        sg_mem_usage(ctx->device, &unused, &total);
+        sg_exec_heap_size(value < total ? value : total);
+    }
     ctx->limits[limit] = value;
     return CUDA_SUCCESS;
 }

@@ -222,6 +222,39 @@ static void *other_thread(void *arg)
     return NULL;
 }
 
+/* Takes 48 MiB from the heap and uses the last word: 42 in the output; 0 if there is no such block. */
+static const char heap_text[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".extern .func (.param .b64 r) malloc (.param .b64 n);\n.extern .func free (.param .b64 p);\n"
+    ".visible .entry k_heap(.param .u64 out)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<3>;\n.reg .pred %p;\n"
+    "ld.param.u64 %rd1, [out];\n"
+    "{ .param .b64 n;\n.param .b64 r;\nst.param.b64 [n], 50331648;\ncall.uni (r), malloc, (n);\n"
+    "ld.param.b64 %rd2, [r];\n}\n"
+    "mov.u32 %r1, 0;\nsetp.eq.u64 %p, %rd2, 0;\n@%p bra done;\n"
+    "mov.u32 %r1, 41;\nst.u32 [%rd2+50331644], %r1;\nld.u32 %r1, [%rd2+50331644];\nadd.u32 %r1, %r1, 1;\n"
+    "{ .param .b64 p;\nst.param.b64 [p], %rd2;\ncall.uni free, (p);\n}\n"
+    "done: st.global.u32 [%rd1], %r1;\nret;\n}\n";
+
+/* The heap of kernels has the size of the limit, which a program sets before it loads their module. */
+CASE(ctx_limit_heap, CF_CTX | CF_ALONE)
+{
+    CUdeviceptr out = 0;
+    void *params[] = {&out};
+    uint32_t word = 7;
+    CUmodule m;
+    CUfunction f;
+
+    OK("set", cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 << 20));
+    NEED(cuModuleLoadData(&m, heap_text));
+    NEED(cuModuleGetFunction(&f, m, "k_heap"));
+    NEED(cuMemAlloc(&out, 4));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, params));
+    OK("read", cuMemcpyDtoH(&word, out, 4));
+    cf_u64("word", word, 42);
+    OK("free", cuMemFree(out));
+    OK("unload", cuModuleUnload(m));
+}
+
 /* A new thread has no current context and does not inherit that of another thread. */
 CASE(ctx_thread, CF_CTX)
 {
