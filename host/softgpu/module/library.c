@@ -236,6 +236,73 @@ CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **ou
     return CUDA_SUCCESS;
 }
 
+/* The kernel of a library that a function of its module runs; NULL once it is unloaded. */
+static struct sg_kern *kern_of_locked(struct sg_lib *lib, const struct sg_func *f)
+{
+    const struct sg_kernel *kernel = lib->nkerns ? sg_module_find_kernel(lib->meta, f->info.name) : NULL;
+
+    for (uint32_t i = 0; i < lib->nkerns; i++) {
+        if (lib->kerns[i]->kernel == kernel)
+            return lib->kerns[i];
+    }
+    return NULL;
+}
+
+void sg_func_adopt_settings(struct sg_func *f)
+{
+    struct sg_lib *lib = f->mod->lib;
+    struct sg_kern *k;
+
+    if (!lib)
+        return;
+    pthread_mutex_lock(&lib->lock);
+    k = kern_of_locked(lib, f);
+    if (k)
+        f->set = k->set;
+    pthread_mutex_unlock(&lib->lock);
+}
+
+static CUresult set_attribute_locked(struct sg_kern *k, int device, int attrib, int value)
+{
+    const struct sg_kernel_info *info = sg_kern_info_locked(k);
+    const CUresult r = sg_func_set_attribute(device, info, &k->set, attrib, value);
+
+    for (struct sg_lib_inst *i = r == CUDA_SUCCESS ? k->lib->insts : NULL; i; i = i->next) {
+        pthread_mutex_lock(&i->mod->lock);
+        for (struct sg_func *f = i->mod->funcs; f; f = f->next) {
+            if (!strcmp(f->info.name, info->name))
+                f->set = k->set;
+        }
+        pthread_mutex_unlock(&i->mod->lock);
+    }
+    return r;
+}
+
+CUresult sg_kern_set_attribute(struct sg_kern *k, int device, int attrib, int value)
+{
+    CUresult r;
+
+    pthread_mutex_lock(&k->lib->lock);
+    r = set_attribute_locked(k, device, attrib, value);
+    pthread_mutex_unlock(&k->lib->lock);
+    return r;
+}
+
+CUresult sg_func_set_own_attribute(struct sg_func *f, int device, int attrib, int value)
+{
+    struct sg_lib *lib = f->mod->lib;
+    struct sg_kern *k;
+    CUresult r;
+
+    if (!lib)
+        return sg_func_set_attribute(device, &f->info, &f->set, attrib, value);
+    pthread_mutex_lock(&lib->lock);
+    k = kern_of_locked(lib, f);
+    r = k ? set_attribute_locked(k, device, attrib, value) : CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_unlock(&lib->lock);
+    return r;
+}
+
 CUresult sg_func_get(struct sg_ctx *ctx, CUfunction h, struct sg_func **out)
 {
     *out = SG_LOOKUP(h, SG_T_FUNC);

@@ -124,6 +124,13 @@ CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_fu
                            uint32_t const_bytes, int attrib, int *pi);
 CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, struct sg_func_settings *set,
                                int attrib, int value);
+/*
+ * A library's kernel and its functions in all contexts have the same settings (CUDA: those of a kernel
+ * are the device's). sg_func_adopt_settings(): for a new function of a module.
+ */
+CUresult sg_kern_set_attribute(struct sg_kern *k, int device, int attrib, int value);
+CUresult sg_func_set_own_attribute(struct sg_func *f, int device, int attrib, int value);
+void sg_func_adopt_settings(struct sg_func *f);
 /* Maximum dynamic shared memory of a launch, bytes. */
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
 

@@ -130,6 +130,23 @@ CUresult vcu_module_enter(CUmodule hmod, struct vcu_unit **u, bool *borrowed)
     return *u == NULL ? CUDA_ERROR_INVALID_HANDLE : vcu_context_borrow((*u)->context, borrowed);
 }
 
+/* A function of a library's module is that of the library's kernel: the same handle, the same attributes. */
+static CUresult look_up_function(struct vcu_unit *u, const char *name, uint64_t *handle)
+{
+    VCU_UNIT_HELD struct vcu_unit *lib = NULL;
+    CUfunction function = NULL;
+    CUresult res;
+
+    if (u->library == 0)
+        return look_up(u, false, name, handle);
+    lib = vcu_unit_find(u->library, VGP_H_LIBRARY);
+    res = lib == NULL ? CUDA_ERROR_INVALID_HANDLE : look_up(lib, true, name, handle);
+    if (res == CUDA_SUCCESS)
+        res = vcu_cuKernelGetFunction(&function, (CUkernel)(uintptr_t)*handle);
+    *handle = (uintptr_t)function;
+    return res;
+}
+
 CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
@@ -142,7 +159,7 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
     if (hfunc == NULL || name == NULL || *name == '\0')
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
-        res = look_up(u, false, name, &handle);
+        res = look_up_function(u, name, &handle);
         *hfunc = (CUfunction)(uintptr_t)(res == CUDA_SUCCESS ? handle : 0);
     }
     if (res == CUDA_SUCCESS)
@@ -417,7 +434,7 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
         res = vgp_call_vgpModuleFunctionName(mod, i, &n, name, sizeof(name));
         if (res != CUDA_SUCCESS || i >= n)
             break;
-        res = look_up(u, false, name, &handle);
+        res = look_up_function(u, name, &handle);
         if (res == CUDA_SUCCESS)
             functions[i] = (CUfunction)(uintptr_t)handle;
     }

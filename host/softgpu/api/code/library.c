@@ -147,24 +147,32 @@ CUresult sgd_cuKernelGetFunction(struct sg_ctx *ctx, CUfunction *pFunc, struct s
     return r;
 }
 
+static uint32_t lib_const_bytes(const struct sg_lib *lib)
+{
+    struct sg_global_info g;
+    uint32_t bytes = 0;
+
+    for (uint32_t i = 0; i < sg_module_global_count(lib->meta); i++) {
+        sg_module_get_global(lib->meta, i, &g);
+        if (g.is_const)
+            bytes += (uint32_t)g.size;
+    }
+    return bytes;
+}
+
 CUresult sgd_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, struct sg_kern *k)
 {
     CUresult r;
 
     pthread_mutex_lock(&k->lib->lock);
-    r = sg_func_attribute(sg_kern_info_locked(k), &k->set, 0, attrib, pi);
+    r = sg_func_attribute(sg_kern_info_locked(k), &k->set, lib_const_bytes(k->lib), attrib, pi);
     pthread_mutex_unlock(&k->lib->lock);
     return r;
 }
 
 CUresult sgd_cuKernelSetAttribute(CUfunction_attribute attrib, int val, struct sg_kern *k, CUdevice dev)
 {
-    CUresult r;
-
-    pthread_mutex_lock(&k->lib->lock);
-    r = sg_func_set_attribute(dev, sg_kern_info_locked(k), &k->set, attrib, val);
-    pthread_mutex_unlock(&k->lib->lock);
-    return r;
+    return sg_kern_set_attribute(k, dev, attrib, val);
 }
 
 CUresult sgd_cuKernelGetParamInfo(struct sg_kern *k, size_t paramIndex, size_t *paramOffset,

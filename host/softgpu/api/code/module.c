@@ -84,8 +84,10 @@ CUresult sgd_cuModuleGetFunction(CUfunction *hfunc, struct sg_mod *mod, const ch
     if (!k)
         return CUDA_ERROR_NOT_FOUND;
     r = sg_mod_func(mod, k, &f);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
+        sg_func_adopt_settings(f);
         *hfunc = SG_HANDLE(CUfunction, f);
+    }
     return r;
 }
 
@@ -97,6 +99,7 @@ CUresult sgd_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
 
         if (r != CUDA_SUCCESS)
             return r;
+        sg_func_adopt_settings(f);
         functions[i] = SG_HANDLE(CUfunction, f);
     }
     return CUDA_SUCCESS;
@@ -119,7 +122,7 @@ CUresult sgd_cuFuncSetAttribute(struct sg_ctx *ctx, CUfunction hfunc, CUfunction
     if (k)
         return cuKernelSetAttribute(attrib, value, SG_HANDLE(CUkernel, k), ctx->device);
     SG_FUNC(f, hfunc);
-    return sg_func_set_attribute(ctx->device, &f->info, &f->set, attrib, value);
+    return sg_func_set_own_attribute(f, ctx->device, attrib, value);
 }
 
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)

@@ -413,6 +413,50 @@ static void lookup_without(const char *name, CUcontext ctx)
     OK("unload", cuLibraryUnload(lib));
 }
 
+/* A kernel, its function and the same function of the library's module have the same settings. */
+CASE(library_settings, CF_CTX)
+{
+    const CUfunction_attribute dynamic = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    CUdeviceptr out = 0;
+    uint32_t n = 64;
+    void *params[] = {&out, &n};
+    CUlibrary lib;
+    CUmodule m;
+    CUkernel k;
+    CUfunction f, same, listed[64] = {0};
+    unsigned count = 0, found = 0;
+    int most = 0, v = 0;
+
+    NEED(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+    NEED(cuMemAlloc(&out, 4 * n));
+    NEED(cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
+    NEED(cuLibraryGetKernel(&k, lib, "k_reverse"));
+    NEED(cuKernelGetFunction(&f, k));
+    NEED(cuLibraryGetModule(&m, lib));
+    NEED(cuModuleGetFunction(&same, m, "k_reverse"));
+    NEED(cuModuleGetFunctionCount(&count, m));
+    NEED(cuModuleEnumerateFunctions(listed, count, m));
+    for (unsigned i = 0; i < count; i++)
+        found += listed[i] == same;
+    cf_true("listed", found == 1);
+    OK("set_of_kernel", cuKernelSetAttribute(dynamic, most - 64, k, 0));
+    OK("get_of_function", cuFuncGetAttribute(&v, dynamic, f));
+    cf_true("of_function", v == most - 64);
+    OK("launch_function", cf_launch(f, 1, 64, (unsigned)most - 64, NULL, params));
+    OK("launch_same", cf_launch(same, 1, 64, (unsigned)most - 64, NULL, params));
+    OK("set_of_same", cuFuncSetAttribute(same, dynamic, most));
+    OK("launch_function_more", cf_launch(f, 1, 64, (unsigned)most, NULL, params));
+    OK("launch_kernel_more", cf_launch((CUfunction)k, 1, 64, (unsigned)most, NULL, params));
+    OK("get_of_kernel", cuKernelGetAttribute(&v, dynamic, k, 0));
+    cf_true("of_kernel", v == most);
+    NEED(cuLibraryGetKernel(&k, lib, "k_globals"));
+    OK("const", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, k, 0));
+    cf_true("const_value", v >= 16); /* c_table */
+    OK("sync", cuCtxSynchronize());
+    OK("unload", cuLibraryUnload(lib));
+    OK("free", cuMemFree(out));
+}
+
 CASE(library_without_current, CF_CTX)
 {
     CUcontext ctx = NULL;
