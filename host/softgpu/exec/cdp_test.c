@@ -21,7 +21,12 @@
     " .param .b32 f);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2StreamDestroy(.param .b64 s);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2GetLastError();\n" \
-    ".extern .func (.param .b32 r) __cudaCDP2PeekAtLastError();\n"
+    ".extern .func (.param .b32 r) __cudaCDP2PeekAtLastError();\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2EventCreateWithFlags(.param .b64 p, .param .b32 f);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2EventRecord_ptsz(.param .b64 e, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2StreamWaitEvent(.param .b64 s, .param .b64 e, .param .b32 f);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2EventDestroy(.param .b64 e);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2_ptsz(.param .b64 p, .param .b64 s);\n"
 #define REGS ".reg .b64 %rd<16>;\n.reg .b32 %r<16>;\n.reg .pred %p<4>;\n"
 
 /* %rd9: the buffer for a launch of f with g blocks of b threads */
@@ -165,6 +170,30 @@ static void memory(void)
         (const uint32_t[]){9, 0, 9, 0, 1, 1, 1, 0, 0, 0}, 10, 1);
 }
 
+/* Events, and the forms of nvcc --default-stream per-thread. An event that is none is an error. */
+static void events(void)
+{
+#define CALL_2(name, first, type, second) \
+    "{ .param .b64 a; .param .b" type " b; .param .b32 q; st.param.b64 [a], " first ";\n" \
+    "st.param.b" type " [b], " second "; call.uni (q), __cudaCDP2" name \
+    ", (a, b); ld.param.b32 %r5, [q]; }\n"
+#define WAIT(event) \
+    "{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b32 q; st.param.b64 [a], 0;\n" \
+    "st.param.b64 [b], " event \
+    "; st.param.b32 [c], 0; call.uni (q), __cudaCDP2StreamWaitEvent, (a, b, c);\n" \
+    "ld.param.b32 %r5, [q]; }\n"
+    run("events",
+        PARENT(
+            "add.u64 %rd5, %rd1, 2048;\n" CALL_2("EventCreateWithFlags", "%rd5", "32", "2")
+                NOTE("%r5") "ld.u64 %rd6, [%rd5];\n" BUFFER("append", "1", "1", "0") ARGS("7") CALL_2(
+                    "LaunchDeviceV2_ptsz", "%rd9", "64", "0") CALL_2("EventRecord_ptsz", "%rd6", "64", "0")
+                    NOTE("%r5") WAIT("%rd6") NOTE("%r5") WAIT("0") NOTE("%r5") ERROR("GetLastError") NOTE(
+                        "%r8") "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
+                               "call.uni (q), __cudaCDP2EventDestroy, (a); ld.param.b32 %r5, [q]; }\n" NOTE(
+                                   "%r5")),
+        (const uint32_t[]){7, 0, 0, 0, 1, 1, 0, 7}, 8, 1);
+}
+
 static void wrong(void)
 {
     struct sg_fault f = {0};
@@ -306,6 +335,7 @@ int main(void)
     clusters();
     node_updates();
     memory();
+    events();
     wrong();
     many_errors();
     endless();

@@ -93,7 +93,39 @@ static const struct {
     {"StreamDestroy", "cdp.stream.end", 1, SG_TY_NONE},
     {"GetLastError", "cdp.error", 0, SG_TY_NONE},
     {"PeekAtLastError", "cdp.error.peek", 0, SG_TY_NONE},
+    {"EventCreateWithFlags", "cdp.stream", 2, SG_TY_U32},
+    {"EventDestroy", "cdp.stream.end", 1, SG_TY_NONE},
 };
+
+/*
+ * Children run one after the other in the order of their launches, so an event has happened when
+ * something waits for it: only its handle is checked.
+ */
+static const struct {
+    const char *name;
+    uint32_t nargs, event;
+} event_calls[] = {
+    {"EventRecord", 2, 0},
+    {"EventRecordWithFlags", 3, 0},
+    {"StreamWaitEvent", 3, 1},
+};
+
+static int call_event(struct sg_dec *d, const struct sg_call *c, uint32_t event)
+{
+    uint32_t r = sg_temp(d, SG_TY_U32);
+
+    sg_emit(d, "cdp.stream.end", r, sg_call_arg(d, &c->args[event], SG_TY_U64), NONE, NONE);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
+}
+
+/* nvcc --default-stream per-thread calls NAME_ptsz: the same here, as streams make no difference. */
+static bool is_named(const char *name, const char *want)
+{
+    const size_t n = strlen(want);
+
+    return !strncmp(name, want, n) && (!name[n] || !strcmp(name + n, "_ptsz"));
+}
+
 #define PREFIX "__cudaCDP2"
 
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
@@ -112,7 +144,8 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         get_buffer(d, c);
         return true;
     }
-    if ((!strcmp(name, "MemcpyAsync") && c->nargs == 5) || (!strcmp(name, "MemsetAsync") && c->nargs == 4)) {
+    if ((is_named(name, "MemcpyAsync") && c->nargs == 5) ||
+        (is_named(name, "MemsetAsync") && c->nargs == 4)) {
         queue_memory(d, c, name[3] == 'c');
         return true;
     }
@@ -125,8 +158,14 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         return true;
     }
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-        if (!strcmp(name, calls[i].name) && c->nargs == calls[i].nargs) {
+        if (is_named(name, calls[i].name) && c->nargs == calls[i].nargs) {
             call_2(d, calls[i].op, c, calls[i].second);
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sizeof(event_calls) / sizeof(event_calls[0]); i++) {
+        if (is_named(name, event_calls[i].name) && c->nargs == event_calls[i].nargs) {
+            call_event(d, c, event_calls[i].event);
             return true;
         }
     }
