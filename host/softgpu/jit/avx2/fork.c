@@ -76,7 +76,7 @@ static bool take_fork(struct buf *b, size_t at, struct avx2 *state)
     return true;
 }
 
-/* The register of the target state that holds a half: 0 none, else 1 + its number. */
+/* True if both states have the half in the same ymm register. */
 static bool is_same_place(const struct avx2 *a, const struct avx2 *to, u32 half)
 {
     return a->in[half] && a->in[half] == to->in[half];
@@ -146,7 +146,7 @@ static void meet_path(struct buf *b, struct avx2 *to, const struct avx2 *a, u32 
 }
 
 /* The state at a label that one jump reaches. */
-static void become(struct avx2 *a, const struct avx2 *state)
+static void become_state(struct avx2 *a, const struct avx2 *state)
 {
     struct avx2_fork *forks = a->forks;
     const u32 clock = a->clock;
@@ -173,7 +173,7 @@ void sg_avx2_join(struct buf *b, u32 held, const size_t *at, u32 n)
         if (!take_fork(b, at[k], &state[k]))
             return;
     if (!falls && n == 1) {
-        become(a, &state[0]);
+        become_state(a, &state[0]);
         patch(b, at[0], b->n);
         return;
     }
@@ -205,7 +205,7 @@ void sg_avx2_join(struct buf *b, u32 held, const size_t *at, u32 n)
             patch(b, at[k], b->n);
     for (u32 k = 0; k < nends; k++)
         patch(b, ends[k], b->n);
-    become(a, &to);
+    become_state(a, &to);
 }
 
 void sg_avx2_unsaved(const struct buf *b, u8 halves[AVX2_YMM])
