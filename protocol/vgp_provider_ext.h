@@ -26,6 +26,7 @@ void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void
 void sg_set_room(bool (*fn)(void *arg, uint64_t bytes), void *arg);
 /*
  * Bytes of device memory used by this process on all devices, exact to the byte. Needs no context.
+ * The heap of kernels counts with what it may take beyond its default size.
  * Any thread.
  */
 uint64_t sg_memory_held(void);

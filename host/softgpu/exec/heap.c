@@ -96,6 +96,17 @@ void sg_exec_heap_size(uint64_t size)
     pthread_mutex_unlock(&lock);
 }
 
+uint64_t sg_exec_heap_beyond(void)
+{
+    uint64_t bytes;
+
+    pthread_mutex_lock(&lock);
+    bytes = (uint64_t)granules * GRANULE;
+    bytes = wanted > bytes ? wanted : bytes;
+    pthread_mutex_unlock(&lock);
+    return bytes > SG_HEAP_SIZE ? bytes - SG_HEAP_SIZE : 0;
+}
+
 uint64_t sg_heap_alloc(uint64_t size)
 {
     const uint32_t n = size > SG_HEAP_MAX ? 0 : (uint32_t)((size + GRANULE - 1) / GRANULE);

@@ -488,7 +488,7 @@ void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
     pthread_mutex_unlock(&sg_mem_lock);
 }
 
-uint64_t sg_memory_held(void)
+uint64_t sg_mem_in_use(void)
 {
     uint64_t bytes = 0;
 

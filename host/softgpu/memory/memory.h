@@ -165,7 +165,7 @@ bool sg_mem_reserve_clear(uint64_t base, uint64_t size);
 /* True if addr lies in the range that device memory is allocated from, whether live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
-uint64_t sg_memory_held(void); /* bytes in use, of all devices */
+uint64_t sg_mem_in_use(void); /* bytes of allocations, of all devices */
 /* Number of ranges that kernels or copies may access, on all devices. */
 uint64_t sg_mem_ranges(void);
 /* Marks the device memory (from a pool or cuMemAlloc) with that start and id as about to be freed.

@@ -2,6 +2,7 @@
 /* Live resources created by programs; tests compare them before and after. */
 #include <stdio.h>
 
+#include "exec/exec.h"
 #include "runtime/runtime.h"
 
 /* Resource descriptors are not included: no call destroys them. */
@@ -30,6 +31,11 @@ static const char *const names[SG_T_COUNT] = {
     [SG_T_GREEN] = "green-context",
 };
 
+uint64_t sg_memory_held(void)
+{
+    return sg_mem_in_use() + sg_exec_heap_beyond();
+}
+
 void sg_books(char *text, size_t size)
 {
     int64_t alive[SG_T_COUNT];
@@ -42,6 +48,6 @@ void sg_books(char *text, size_t size)
             at += (size_t)snprintf(text + at, size - at, "%s %lld ", names[i], (long long)alive[i]);
     if (at < size)
         snprintf(text + at, size - at, "ranges %llu bytes %llu reserved %llu",
-                 (unsigned long long)sg_mem_ranges(), (unsigned long long)sg_memory_held(),
+                 (unsigned long long)sg_mem_ranges(), (unsigned long long)sg_mem_in_use(),
                  (unsigned long long)sg_mem_reserved());
 }

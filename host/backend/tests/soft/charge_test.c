@@ -91,6 +91,39 @@ static void test_variables(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+static int set_heap(struct guest *g, uint64_t value)
+{
+    const struct vgp_args_cuCtxSetLimit a = {.limit = CU_LIMIT_MALLOC_HEAP_SIZE, .value = value};
+
+    return guest_call(g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL);
+}
+
+/* The heap of kernels is the host's memory: what is set beyond its default counts. */
+static void test_heap(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--vram-quota", "16M", NULL};
+    struct broker b = {0};
+    uint64_t at;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "heap"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(set_heap(&g, 8 * M), 0);
+    assert_int_equal(set_heap(&g, 25 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_heap(&g, UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_heap(&g, 20 * M), 0);
+    assert_int_equal(set_heap(&g, 20 * M), 0); /* charged once */
+    assert_int_equal(guest_alloc(&g, 5 * M, &at), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&g, 4 * M, &at), 0);
+    assert_int_equal(set_heap(&g, 21 * M), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(set_heap(&g, 8 * M), 0); /* no kernel has used it */
+    assert_int_equal(guest_alloc(&g, 12 * M, &at), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 static int make_array(struct guest *g, uint32_t width, uint32_t height, uint32_t layers, uint32_t levels)
 {
     const struct vgp_CUDA_ARRAY3D_DESCRIPTOR d = {.Width = width,
@@ -336,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_heap),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_without_context),
         cmocka_unit_test(test_without_handles),

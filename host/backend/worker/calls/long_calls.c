@@ -64,6 +64,7 @@ CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMem
 
 /* beyond any device's memory: refused even without a quota */
 #define LIMIT_BYTES_MAX (UINT64_C(1) << 46)
+#define HEAP_DEFAULT (8u << 20) /* CUDA's default of CU_LIMIT_MALLOC_HEAP_SIZE, bytes */
 
 /* What a limit takes of device memory when the provider keeps it there; the value is in bytes.
  * Memory of threads (the stack) is reserved for as many as the device can hold at once. */
@@ -72,9 +73,10 @@ static uint64_t limit_bytes(CUlimit limit, uint64_t value)
     int processors = 0, threads = 0;
     CUdevice d = 0;
 
-    /* memory of its limits is included in its reported use */
+    /* Memory of its limits is included in its reported use; the heap, which is beyond its default from this call on, is asked
+     * for here, since the call is not made by the dispatcher. */
     if (wrk_capabilities.private_memory)
-        return 0;
+        return limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > HEAP_DEFAULT ? value - HEAP_DEFAULT : 0;
     switch (limit) {
     case CU_LIMIT_MALLOC_HEAP_SIZE:
     case CU_LIMIT_PRINTF_FIFO_SIZE:
