@@ -3,6 +3,7 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/sched/signal.h>
 
 #include "vgpu_client_env.h"
 
@@ -34,20 +35,36 @@ static void vgpu_client_wake(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seq, seen + 1);
 }
 
-/* Wakes a sleeping task. */
+/**
+ * struct vgpu_sleeper - a task in WAIT
+ * @client: its client
+ * @seen: argument
+ * @deadline: argument, 0: none
+ * @seq: result
+ * @reason: result
+ * @begun: the task can be interrupted
+ * @ended: WAIT has returned: kthread_stop() wakes the task, and would hide a missing wake-up
+ */
 struct vgpu_sleeper {
 	struct vgpu_client *client;
 	u64 seen;
 	s64 deadline;
 	u64 seq;
 	u32 reason;
+	struct completion begun;
+	struct completion ended;
 };
 
 static int sleeper_fn(void *arg)
 {
 	struct vgpu_sleeper *s = arg;
+	int err;
 
-	return vgpu_client_wait(s->client, s->seen, s->deadline ?: -1, &s->seq, &s->reason);
+	allow_signal(SIGUSR1);
+	complete(&s->begun);
+	err = vgpu_client_wait(s->client, s->seen, s->deadline ?: -1, &s->seq, &s->reason);
+	complete(&s->ended);
+	return err;
 }
 
 static struct task_struct *sleeper_start(struct kunit *test, struct vgpu_sleeper *s)
@@ -55,10 +72,24 @@ static struct task_struct *sleeper_start(struct kunit *test, struct vgpu_sleeper
 	struct task_struct *task = kthread_create(sleeper_fn, s, "vgpu-sleeper");
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	init_completion(&s->begun);
+	init_completion(&s->ended);
 	get_task_struct(task);
 	wake_up_process(task);
+	wait_for_completion(&s->begun);
 	msleep(20);
 	return task;
+}
+
+/* Return: the result of WAIT, which must have ended by itself. */
+static int sleeper_end(struct kunit *test, struct vgpu_sleeper *s, struct task_struct *task)
+{
+	int err;
+
+	KUNIT_EXPECT_GT(test, wait_for_completion_timeout(&s->ended, 5 * HZ), 0UL);
+	err = kthread_stop(task);
+	put_task_struct(task);
+	return err;
 }
 
 static void vgpu_client_wake_sleeper(struct kunit *test)
@@ -72,8 +103,7 @@ static void vgpu_client_wake_sleeper(struct kunit *test)
 	task = sleeper_start(test, &s);
 	send_event(env->fake, VGPU_EV_WAKE, 0, 0);
 	vgpu_fake_event_irq(env->fake);
-	KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
-	put_task_struct(task);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &s, task), 0);
 	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
 }
 
@@ -92,9 +122,7 @@ static void vgpu_client_wake_at_deadline(struct kunit *test)
 	/* Without wake_up(), so that the timer ends the sleep. */
 	WRITE_ONCE(env->client->wake_seq, s.seen + 1);
 	spin_unlock_irq(&env->dev->lock);
-	msleep(1100); /* past the deadline: kthread_stop() would wake it */
-	KUNIT_EXPECT_EQ(test, kthread_stop(task), 0);
-	put_task_struct(task);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &s, task), 0);
 	KUNIT_EXPECT_EQ(test, s.seq, s.seen + 1);
 }
 
@@ -108,9 +136,48 @@ static void vgpu_client_loss_wakes_sleeper(struct kunit *test)
 	s.seen = env->client->wake_seq;
 	task = sleeper_start(test, &s);
 	vgpu_dev_lost(env->dev, "the test says so");
-	KUNIT_EXPECT_EQ(test, kthread_stop(task), -ENODEV);
-	put_task_struct(task);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &s, task), -ENODEV);
 	KUNIT_EXPECT_EQ(test, s.reason, (u32)VGPU_DEAD_LOST);
+}
+
+/* Each end of a client ends its sleepers: death of the worker, and end of the address space. */
+static void vgpu_client_end_wakes_sleeper(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *other = vgpu_client_env_other(test);
+	struct vgpu_sleeper a = { .client = env->client }, b = { .client = other };
+	struct task_struct *first, *second;
+
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
+	a.seen = env->client->wake_seq;
+	b.seen = other->wake_seq;
+	first = sleeper_start(test, &a);
+	second = sleeper_start(test, &b);
+	send_event(env->fake, VGPU_EV_CLIENT_DEAD, env->client->slot, VGPU_DEAD_KILLED);
+	vgpu_fake_event_irq(env->fake);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &a, first), 0);
+	KUNIT_EXPECT_EQ(test, a.reason, (u32)VGPU_DEAD_KILLED);
+	KUNIT_EXPECT_FALSE(test, completion_done(&b.ended));
+	vgpu_client_mm_gone(other);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &b, second), 0);
+	KUNIT_EXPECT_EQ(test, b.reason, (u32)VGPU_DEAD_EXITED);
+	vgpu_client_close(other);
+}
+
+/* A signal interrupts WAIT, which the kernel repeats if the handler says so. */
+static void vgpu_client_signal_wakes_sleeper(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_sleeper s = { .client = env->client };
+	struct task_struct *task;
+
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
+	s.seen = env->client->wake_seq;
+	task = sleeper_start(test, &s);
+	send_sig(SIGUSR1, task, 1);
+	KUNIT_EXPECT_EQ(test, sleeper_end(test, &s, task), -ERESTARTSYS);
+	KUNIT_EXPECT_EQ(test, s.seq, s.seen);
+	KUNIT_EXPECT_EQ(test, s.reason, 0U);
 }
 
 /* Death of the worker: WAIT returns at once with the reason, all other calls -ENODEV. */
@@ -284,6 +351,8 @@ static struct kunit_case vgpu_client_event_cases[] = {
 	KUNIT_CASE(vgpu_client_wake_sleeper),
 	KUNIT_CASE(vgpu_client_wake_at_deadline),
 	KUNIT_CASE(vgpu_client_loss_wakes_sleeper),
+	KUNIT_CASE(vgpu_client_end_wakes_sleeper),
+	KUNIT_CASE(vgpu_client_signal_wakes_sleeper),
 	KUNIT_CASE(vgpu_client_dead),
 	KUNIT_CASE(vgpu_client_bad_events),
 	KUNIT_CASE(vgpu_client_event_flood),

@@ -2,6 +2,7 @@
 /* KUnit: the control queue of vgpu_vq.c: malformed answers, silence, killed waiters. */
 #include <linux/delay.h>
 #include <linux/kthread.h>
+#include <linux/sched/signal.h>
 
 #include "vgpu_client_env.h"
 
@@ -132,47 +133,142 @@ static void vgpu_client_lost_interrupt(struct kunit *test)
 
 /* ---- killed waiters ---- */
 
-static int killed_create(void *arg)
-{
-	struct vgpu_client *client = arg;
+/**
+ * struct vgpu_caller - a task that calls the driver
+ * @client: its client
+ * @begun: the task can be killed
+ * @ended: the call has returned: kthread_stop() wakes the task, and would hide a missing wake-up
+ */
+struct vgpu_caller {
+	struct vgpu_client *client;
+	struct completion begun;
+	struct completion ended;
+};
 
-	return vgpu_client_env_create(client);
+static int caller_create(void *arg)
+{
+	struct vgpu_caller *caller = arg;
+	int err;
+
+	allow_signal(SIGKILL);
+	complete(&caller->begun);
+	err = vgpu_client_env_create(caller->client);
+	complete(&caller->ended);
+	return err;
+}
+
+static int caller_pin(void *arg)
+{
+	struct vgpu_pin pin = { .addr = PAGE_SIZE, .length = PAGE_SIZE };
+	struct vgpu_caller *caller = arg;
+	int err;
+
+	allow_signal(SIGKILL);
+	complete(&caller->begun);
+	mutex_lock(&caller->client->lock);
+	err = vgpu_pin(caller->client, &pin);
+	mutex_unlock(&caller->client->lock);
+	complete(&caller->ended);
+	return err;
+}
+
+static struct task_struct *caller_start(struct kunit *test, struct vgpu_caller *caller,
+					int (*call)(void *arg))
+{
+	struct task_struct *task = kthread_create(call, caller, "vgpu-caller");
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	init_completion(&caller->begun);
+	init_completion(&caller->ended);
+	get_task_struct(task);
+	wake_up_process(task);
+	wait_for_completion(&caller->begun);
+	return task;
 }
 
 /*
- * More requests than the queue has room for: they wait for room, and all are answered. The device
- * processes the queue only when it is full.
+ * More requests than the queue has room for: they wait for room, which wakes them long before their
+ * slice of timeout_ms ends, and all are answered. The device processes the queue only when it is
+ * full.
  */
 static void vgpu_client_queue_full(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
 	struct task_struct *task[VGPU_FAKE_CLIENTS];
-	struct vgpu_client *client[VGPU_FAKE_CLIENTS];
+	struct vgpu_caller caller[VGPU_FAKE_CLIENTS] = {};
 	unsigned int depth = env->dev->depth;
 	u32 i;
 
+	vgpu_timeout_ms = 600000;
 	env->dev->depth = 2;
 	env->fake->hold = true;
 	for (i = 0; i < VGPU_FAKE_CLIENTS; i++) {
-		client[i] = vgpu_client_open(env->dev, NULL, NULL);
-		task[i] = kthread_create(killed_create, client[i], "vgpu-test-%u", i);
-		KUNIT_ASSERT_FALSE(test, IS_ERR(task[i]));
-		get_task_struct(task[i]);
-		wake_up_process(task[i]);
+		caller[i].client = vgpu_client_open(env->dev, NULL, NULL);
+		task[i] = caller_start(test, &caller[i], caller_create);
 	}
 	msleep(20);
 	KUNIT_EXPECT_EQ(test, env->dev->inflight, 1U); /* one place is reserved for a PING */
 	env->fake->hold = false;
 	vgpu_fake_kick(env->fake);
+	for (i = 0; i < VGPU_FAKE_CLIENTS; i++)
+		KUNIT_EXPECT_GT(test, wait_for_completion_timeout(&caller[i].ended, 2 * HZ), 0UL);
+	env->dev->depth = depth; /* so that the test ends also when it fails */
+	wake_up_all(&env->dev->wq);
 	for (i = 0; i < VGPU_FAKE_CLIENTS; i++) {
 		KUNIT_EXPECT_EQ(test, kthread_stop(task[i]), 0);
 		put_task_struct(task[i]);
 	}
-	env->dev->depth = depth;
 	for (i = 0; i < VGPU_FAKE_CLIENTS; i++) {
-		KUNIT_EXPECT_EQ(test, client[i]->state, VGPU_CLIENT_ACTIVE);
-		vgpu_client_close(client[i]);
+		KUNIT_EXPECT_EQ(test, caller[i].client->state, VGPU_CLIENT_ACTIVE);
+		vgpu_client_close(caller[i].client);
 	}
+}
+
+static u32 silent_pin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+		      u32 resp_len)
+{
+	return hdr->type == cpu_to_le32(VGPU_CMD_PIN) ? VGPU_FAKE_SILENT : resp_len;
+}
+
+/*
+ * A killed PIN returns at once; its pages and the slot stay in use, also after the end of the
+ * client, until the device has answered it.
+ */
+static void vgpu_client_killed(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_caller caller = { .client = env->client };
+	struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	struct task_struct *task;
+	u32 i;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, page);
+	vgpu_fault_memory(page, 1);
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
+	env->fake->answer = silent_pin;
+	task = caller_start(test, &caller, caller_pin);
+	for (i = 0; i < 500 && !READ_ONCE(env->fake->nkept); i++)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, env->fake->nkept, 1U);
+	send_sig(SIGKILL, task, 1);
+	KUNIT_EXPECT_GT(test, wait_for_completion_timeout(&caller.ended, 5 * HZ), 0UL);
+	KUNIT_EXPECT_EQ(test, kthread_stop(task), -EINTR);
+	put_task_struct(task);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 1);
+	vgpu_timeout_ms = 50;
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
+	KUNIT_EXPECT_EQ(test, env->dev->state, VGPU_DEV_LIVE);
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 1U);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 1);
+	vgpu_fake_answer_kept(env->fake, VGPU_S_OK);
+	flush_work(&env->dev->reap_work);
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+	KUNIT_EXPECT_TRUE(test, bitmap_empty(env->dev->slots.busy, VGPU_MAX_CLIENTS));
+	vgpu_fault_memory(NULL, 1);
+	__free_page(page);
 }
 
 /*
@@ -238,6 +334,7 @@ static struct kunit_case vgpu_client_request_cases[] = {
 	KUNIT_CASE(vgpu_client_close_silent),
 	KUNIT_CASE(vgpu_client_lost_interrupt),
 	KUNIT_CASE(vgpu_client_queue_full),
+	KUNIT_CASE(vgpu_client_killed),
 	KUNIT_CASE(vgpu_client_orphan),
 	KUNIT_CASE(vgpu_client_request_of_former_life),
 	{}

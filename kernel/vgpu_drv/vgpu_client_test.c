@@ -76,6 +76,43 @@ static void vgpu_client_slots(struct kunit *test)
 			vgpu_client_close(more[i]);
 }
 
+static struct vgpu_client *open_as(struct kunit *test, u32 uid)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *client = vgpu_client_open(env->dev, NULL, NULL);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	client->uid = KUIDT_INIT(uid);
+	client->exempt = false;
+	return client;
+}
+
+/* Each slot counts for the limit of its user, from the first to the last. */
+static void vgpu_client_each_slot_counts(struct kunit *test)
+{
+	unsigned int before = vgpu_clients_per_user;
+	unsigned long seen = 0;
+	u32 i;
+
+	vgpu_clients_per_user = 1;
+	for (i = 0; i < VGPU_FAKE_CLIENTS; i++) {
+		struct vgpu_client *first = open_as(test, 1000), *second = open_as(test, 1000);
+		struct vgpu_client *other = open_as(test, 1001);
+
+		KUNIT_EXPECT_EQ(test, vgpu_client_env_create(first), 0);
+		seen |= BIT(first->slot);
+		KUNIT_EXPECT_EQ_MSG(test, vgpu_client_env_create(second), -EUSERS, "slot %u",
+				    first->slot);
+		vgpu_client_close(first);
+		KUNIT_EXPECT_EQ(test, vgpu_client_env_create(second), 0);
+		KUNIT_EXPECT_EQ(test, vgpu_client_env_create(other), 0);
+		vgpu_client_close(second);
+		vgpu_client_close(other);
+	}
+	KUNIT_EXPECT_EQ(test, seen, BIT(VGPU_FAKE_CLIENTS) - 1);
+	vgpu_clients_per_user = before;
+}
+
 static u32 refuse_worker(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			 u32 resp_len)
 {
@@ -103,6 +140,7 @@ static struct kunit_case vgpu_client_cases[] = {
 	KUNIT_CASE(vgpu_client_create_twice),
 	KUNIT_CASE(vgpu_client_not_created),
 	KUNIT_CASE(vgpu_client_slots),
+	KUNIT_CASE(vgpu_client_each_slot_counts),
 	KUNIT_CASE(vgpu_client_create_refused),
 	{}
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* KUnit: vgpu_main.c and vgpu_dev.c: binding, refusal, loss, recovery, removal. */
+#include <linux/mm.h>
 #include <linux/virtio_config.h>
 
 #include "vgpu_fake.h"
@@ -288,6 +289,31 @@ static void vgpu_dev_remove_with_open_files(struct kunit *test)
 	vgpu_dev_put(dev);
 }
 
+/*
+ * The device's memory lives until the last file is closed, and no longer; a file holds its address
+ * space as long.
+ */
+static void vgpu_dev_references(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	const struct kref *ref = &fake->vdev.dev.kobj.kref;
+	int users = atomic_read(&init_mm.mm_count);
+	struct vgpu_client *client;
+
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, vgpu_fake_dev(fake));
+	get_device(&fake->vdev.dev);
+	client = vgpu_client_open(vgpu_fake_dev(fake), &init_mm, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_EXPECT_EQ(test, atomic_read(&init_mm.mm_count), users + 1);
+	vgpu_fake_unplug(fake);
+	KUNIT_EXPECT_GT(test, kref_read(ref), 1U);
+	vgpu_client_close(client);
+	KUNIT_EXPECT_EQ(test, kref_read(ref), 1U);
+	KUNIT_EXPECT_EQ(test, atomic_read(&init_mm.mm_count), users);
+	put_device(&fake->vdev.dev);
+}
+
 /* Suspend is refused while a client has a worker, and works otherwise. */
 static void vgpu_dev_freeze_with_client(struct kunit *test)
 {
@@ -351,6 +377,7 @@ static struct kunit_case vgpu_dev_cases[] = {
 	KUNIT_CASE(vgpu_dev_spurious_config_change),
 	KUNIT_CASE(vgpu_dev_recovery_is_checked),
 	KUNIT_CASE(vgpu_dev_remove_with_open_files),
+	KUNIT_CASE(vgpu_dev_references),
 	KUNIT_CASE(vgpu_dev_freeze_with_client),
 	KUNIT_CASE(vgpu_dev_freeze_after_loss),
 	{}

@@ -268,6 +268,50 @@ static void vgpu_dmabuf_import_own(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, vgpu_client_env_unpinned());
 }
 
+/*
+ * A region of two runs of pages: each page of a part that begins in the first and ends in the
+ * second, exported and imported.
+ */
+static void vgpu_dmabuf_two_runs(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin pin = { .addr = 5 * PAGE_SIZE, .length = PAGES * PAGE_SIZE };
+	struct vgpu_import arg = { .addr = PAGE_SIZE, .length = 4 * PAGE_SIZE,
+				   .offset = PAGE_SIZE };
+	struct vgpu_export_call call;
+	struct vgpu_region *r;
+	struct iosys_map map;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < PAGES; i++)
+		*(u32 *)page_address(memory + i) = i;
+	mutex_lock(&env->client->lock);
+	err = vgpu_pin(env->client, &pin);
+	mutex_unlock(&env->client->lock);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	r = xa_load(&env->client->regions, pin.region);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, r);
+	KUNIT_EXPECT_EQ(test, r->runs.n, 2U); /* pages 5 to 7 and 0 to 4 */
+	KUNIT_ASSERT_EQ(test, export_part(env->client, pin.region, 1, 6, &call), 0);
+	dma_resv_lock(call.dmabuf->resv, NULL);
+	KUNIT_ASSERT_EQ(test, dma_buf_vmap(call.dmabuf, &map), 0);
+	for (i = 0; i < 6; i++)
+		KUNIT_EXPECT_EQ(test, *(u32 *)(map.vaddr + i * PAGE_SIZE), (6 + i) % PAGES);
+	dma_buf_vunmap(call.dmabuf, &map);
+	dma_resv_unlock(call.dmabuf->resv);
+	KUNIT_ASSERT_EQ(test, import(env->client, call.dmabuf, &arg), 0);
+	r = xa_load(&env->client->regions, arg.region);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, r);
+	KUNIT_EXPECT_EQ(test, r->runs.npages, 4ULL);
+	KUNIT_ASSERT_EQ(test, r->runs.n, 2U);
+	KUNIT_EXPECT_EQ(test, r->runs.run[0].pfn, (u64)page_to_pfn(memory + 7));
+	KUNIT_EXPECT_EQ(test, r->runs.run[0].npages, 1ULL);
+	KUNIT_EXPECT_EQ(test, r->runs.run[1].pfn, (u64)page_to_pfn(memory));
+	KUNIT_EXPECT_EQ(test, r->runs.run[1].npages, 3ULL);
+	vgpu_export_drop(&call);
+}
+
 static void vgpu_dmabuf_import_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -514,6 +558,7 @@ static struct kunit_case vgpu_dmabuf_cases[] = {
 	KUNIT_CASE(vgpu_dmabuf_dmabuf_first),
 	KUNIT_CASE(vgpu_dmabuf_bytes),
 	KUNIT_CASE(vgpu_dmabuf_import_own),
+	KUNIT_CASE(vgpu_dmabuf_two_runs),
 	KUNIT_CASE(vgpu_dmabuf_import_refused),
 	KUNIT_CASE(vgpu_dmabuf_import_dead),
 	KUNIT_CASE(vgpu_dmabuf_import_host_refuses),

@@ -28,6 +28,30 @@ int vgpu_fault_pinned(void);
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages);
 void vgpu_fault_unpin(struct page **pages, unsigned long n);
 void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty);
+unsigned int vgpu_fault_pin_flags(void);
+unsigned int vgpu_fault_dirtied(void);
+
+/**
+ * struct vgpu_fault_maps - device pages that were mapped and unmapped, see vgpu_fault_maps()
+ * @pfn: last page frame of a page fault
+ * @first: first page frame of the last range
+ * @n: number of page frames of the last range, which are contiguous, or 0
+ * @unmapped: the last mappings that were unmapped as a whole
+ * @unmaps: number of times
+ */
+struct vgpu_fault_maps {
+	unsigned long pfn;
+	unsigned long first;
+	unsigned int n;
+	const struct address_space *unmapped[4];
+	unsigned int unmaps;
+};
+
+struct vgpu_fault_maps *vgpu_fault_maps(void);
+vm_fault_t vgpu_fault_insert(struct vm_area_struct *vma, unsigned long addr, unsigned long pfn);
+int vgpu_fault_apply(struct mm_struct *mm, unsigned long addr, unsigned long size, pte_fn_t fn,
+		     void *data);
+void vgpu_fault_unmap(struct address_space *mapping, loff_t first, loff_t len, int even_cows);
 void vgpu_fault_deliver(bool on);
 unsigned long vgpu_fault_to_user(void __user *to, const void *from, unsigned long n);
 unsigned long vgpu_fault_from_user(void *to, const void __user *from, unsigned long n);
@@ -121,6 +145,9 @@ static inline void *vgpu_fault_xa_store(struct xarray *xa, unsigned long index, 
 #define pin_user_pages_fast vgpu_fault_pin
 #define unpin_user_pages vgpu_fault_unpin
 #define unpin_user_page_range_dirty_lock vgpu_fault_unpin_range
+#define vmf_insert_pfn vgpu_fault_insert
+#define apply_to_page_range vgpu_fault_apply
+#define unmap_mapping_range vgpu_fault_unmap
 #endif
 
 #endif

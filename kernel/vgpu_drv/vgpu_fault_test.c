@@ -23,6 +23,8 @@ static atomic_t taken = ATOMIC_INIT(0);
 static atomic_t pinned = ATOMIC_INIT(0);
 static struct page *fault_page;
 static unsigned int fault_npages = 1;
+static unsigned int fault_flags;
+static unsigned int fault_dirtied;
 
 /**
  * vgpu_fault_hit - check whether this request is to fail
@@ -82,13 +84,14 @@ int vgpu_fault_pinned(void)
  * vgpu_fault_pin - replaces pin_user_pages_fast(): the test has no address space of a process
  * @addr: page number N stands for page N of vgpu_fault_memory(), modulo the number of pages
  * @n: pages wanted; only a third is pinned, as pin_user_pages_fast() may do
- * @flags: ignored
+ * @flags: see vgpu_fault_pin_flags()
  * @pages: out
  */
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages)
 {
 	int i, got = n > 2 ? n / 3 : n;
 
+	fault_flags = flags;
 	if (!fault_page || vgpu_fault_hit(GFP_KERNEL))
 		return -ENOMEM;
 	for (i = 0; i < got; i++) {
@@ -112,11 +115,97 @@ void vgpu_fault_unpin(struct page **pages, unsigned long n)
  * vgpu_fault_unpin_range - replaces unpin_user_page_range_dirty_lock()
  * @page: from vgpu_fault_pin()
  * @n: number
- * @dirty: ignored
+ * @dirty: see vgpu_fault_dirtied()
  */
 void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty)
 {
+	if (dirty)
+		fault_dirtied += n;
 	atomic_sub(n, &pinned);
+}
+
+/**
+ * vgpu_fault_pin_flags - flags of the last vgpu_fault_pin()
+ */
+unsigned int vgpu_fault_pin_flags(void)
+{
+	return fault_flags;
+}
+
+/**
+ * vgpu_fault_dirtied - number of pages that were released as dirty
+ */
+unsigned int vgpu_fault_dirtied(void)
+{
+	return fault_dirtied;
+}
+
+static struct vgpu_fault_maps fault_maps;
+
+/**
+ * vgpu_fault_maps - the last changes of page tables; may be zeroed by the case
+ */
+struct vgpu_fault_maps *vgpu_fault_maps(void)
+{
+	return &fault_maps;
+}
+
+#undef unmap_mapping_range
+
+/**
+ * vgpu_fault_insert - replaces vmf_insert_pfn(): the tests have no page tables
+ * @vma: ignored
+ * @addr: ignored
+ * @pfn: page frame
+ */
+vm_fault_t vgpu_fault_insert(struct vm_area_struct *vma, unsigned long addr, unsigned long pfn)
+{
+	fault_maps.pfn = pfn;
+	return VM_FAULT_NOPAGE;
+}
+
+/**
+ * vgpu_fault_apply - replaces apply_to_page_range(), see vgpu_fault_insert()
+ * @mm: ignored
+ * @addr: first address
+ * @size: bytes
+ * @fn: sets a page table entry
+ * @data: for @fn
+ *
+ * Return: 0, or -EINVAL when @fn does not set contiguous page frames.
+ */
+int vgpu_fault_apply(struct mm_struct *mm, unsigned long addr, unsigned long size, pte_fn_t fn,
+		     void *data)
+{
+	unsigned long i;
+
+	for (i = 0; i < size >> PAGE_SHIFT; i++) {
+		pte_t pte = __pte(0);
+
+		fn(&pte, addr + (i << PAGE_SHIFT), data);
+		if (!i)
+			fault_maps.first = pte_pfn(pte);
+		else if (pte_pfn(pte) != fault_maps.first + i)
+			return -EINVAL;
+	}
+	fault_maps.n = i;
+	return 0;
+}
+
+/**
+ * vgpu_fault_unmap - records and calls unmap_mapping_range()
+ * @mapping: of a file
+ * @first: byte
+ * @len: bytes, 0: to the end
+ * @even_cows: also private copies
+ */
+void vgpu_fault_unmap(struct address_space *mapping, loff_t first, loff_t len, int even_cows)
+{
+	const unsigned int most = ARRAY_SIZE(fault_maps.unmapped);
+
+	if (!first && !len)
+		fault_maps.unmapped[fault_maps.unmaps++ % most] = mapping;
+	unmap_mapping_range(mapping, first, len, even_cows);
 }
 
 static bool delivers = true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: vgpu_ioctl.c: each output field, by a distinct value, and each ioctl whose result cannot
- * be delivered (EFAULT): it leaves pages, regions, charges and descriptors unchanged.
+ * KUnit: vgpu_ioctl.c: each output field, by a distinct value; fields that must be zero and sizes;
+ * each ioctl whose result cannot be delivered (EFAULT): it leaves pages, regions, charges and
+ * descriptors unchanged.
  */
 #include <linux/dma-buf.h>
 #include <linux/fdtable.h>
@@ -181,11 +182,68 @@ static void vgpu_ioctl_undelivered(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 3U);
 }
 
+/* Each ioctl refuses a field that must be zero, and has its own size in its number. */
+static void vgpu_ioctl_checked(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin pinned = { .addr = PAGE_SIZE, .length = PAGE_SIZE };
+	struct vgpu_query query = { .reserved = { 1 } };
+	struct vgpu_create_client create = { .flags = 1 };
+	struct vgpu_pin pin = { .addr = PAGE_SIZE, .length = PAGE_SIZE, .flags = 2 };
+	struct vgpu_unpin unpin = { .flags = 1 };
+	struct vgpu_wait wait = { .seen = 9, .flags = 1 };
+	struct vgpu_export export = { .length = PAGE_SIZE, .flags = 1 };
+	struct vgpu_import import = {
+		.addr = PAGE_SIZE, .length = PAGE_SIZE, .fd = -1, .flags = 2,
+	};
+	const struct {
+		unsigned int cmd;
+		void *arg;
+	} calls[] = {
+		{ VGPU_IOCTL_QUERY, &query },	{ VGPU_IOCTL_CREATE_CLIENT, &create },
+		{ VGPU_IOCTL_PIN, &pin },	{ VGPU_IOCTL_UNPIN, &unpin },
+		{ VGPU_IOCTL_WAIT, &wait },	{ VGPU_IOCTL_EXPORT, &export },
+		{ VGPU_IOCTL_IMPORT, &import },
+	};
+	unsigned int i, cmd;
+
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(env->client), 0);
+	KUNIT_ASSERT_EQ(test, call(env->client, VGPU_IOCTL_PIN, &pinned), 0L);
+	unpin.region = pinned.region;
+	export.region = pinned.region;
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		cmd = calls[i].cmd;
+		KUNIT_EXPECT_EQ_MSG(test, call(env->client, cmd, calls[i].arg), (long)-EINVAL,
+				    "ioctl %u", _IOC_NR(cmd));
+		cmd = _IOC(_IOC_DIR(cmd), _IOC_TYPE(cmd), _IOC_NR(cmd), _IOC_SIZE(cmd) - 4);
+		KUNIT_EXPECT_EQ_MSG(test, call(env->client, cmd, calls[i].arg), (long)-ENOTTY,
+				    "ioctl %u", _IOC_NR(cmd));
+	}
+	KUNIT_EXPECT_EQ(test, env->client->nregions, 1U);
+}
+
+/* An ioctl without results needs no memory that can be written. */
+static void vgpu_ioctl_without_result(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin pin = { .addr = PAGE_SIZE, .length = PAGE_SIZE };
+	struct vgpu_unpin unpin = {};
+
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(env->client), 0);
+	KUNIT_ASSERT_EQ(test, call(env->client, VGPU_IOCTL_PIN, &pin), 0L);
+	unpin.region = pin.region;
+	vgpu_fault_deliver(false);
+	KUNIT_EXPECT_EQ(test, call(env->client, VGPU_IOCTL_UNPIN, &unpin), 0L);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+}
+
 static struct kunit_case vgpu_ioctl_cases[] = {
 	KUNIT_CASE(vgpu_ioctl_query),
 	KUNIT_CASE(vgpu_ioctl_create),
 	KUNIT_CASE(vgpu_ioctl_wait),
 	KUNIT_CASE(vgpu_ioctl_undelivered),
+	KUNIT_CASE(vgpu_ioctl_checked),
+	KUNIT_CASE(vgpu_ioctl_without_result),
 	{}
 };
 

@@ -86,6 +86,33 @@ static void vgpu_pin_quota(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pin(env->client, 5, NULL), 0);
 }
 
+/*
+ * Pages are pinned for long, for writing unless the region is read-only, and released as dirty if
+ * the worker may have written to them.
+ */
+static void vgpu_pin_writable(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = 5 * PAGE_SIZE };
+	unsigned int dirtied = vgpu_fault_dirtied();
+	u32 region;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, pin(env->client, 5, &region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pin_flags(), (unsigned int)(FOLL_LONGTERM | FOLL_WRITE));
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_dirtied(), dirtied + 5);
+	arg.flags = VGPU_PIN_FLAG_READONLY;
+	mutex_lock(&env->client->lock);
+	err = vgpu_pin(env->client, &arg);
+	mutex_unlock(&env->client->lock);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pin_flags(),
+			(unsigned int)(FOLL_LONGTERM | VGPU_FOLL_READONLY));
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_dirtied(), dirtied + 5);
+}
+
 static u32 unpin_status;
 
 static u32 answer_unpin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
@@ -240,6 +267,7 @@ static void vgpu_map_exported(struct kunit *test)
 static struct kunit_case vgpu_pin_cases[] = {
 	KUNIT_CASE(vgpu_pin_most_regions),
 	KUNIT_CASE(vgpu_pin_quota),
+	KUNIT_CASE(vgpu_pin_writable),
 	KUNIT_CASE(vgpu_unpin_worker_gone),
 	KUNIT_CASE(vgpu_unpin_refused),
 	KUNIT_CASE(vgpu_map_flags),
