@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* KUnit: vgpu_client.c: CREATE, calls before CREATE, and slots. */
+#include <linux/capability.h>
+#include <linux/cred.h>
+
 #include "vgpu_client_env.h"
 
 static u32 check_create(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
@@ -113,6 +116,30 @@ static void vgpu_client_each_slot_counts(struct kunit *test)
 	vgpu_clients_per_user = before;
 }
 
+/* CAP_SYS_RESOURCE of the opener, and no other capability, lifts the limit of slots. */
+static void vgpu_client_exempt(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	int cap;
+
+	for (cap = 0; cap <= CAP_LAST_CAP; cap++) {
+		struct cred *cred = prepare_creds();
+		struct vgpu_client *client;
+		const struct cred *old;
+
+		KUNIT_ASSERT_NOT_NULL(test, cred);
+		cred->cap_effective = CAP_EMPTY_SET;
+		cap_raise(cred->cap_effective, cap);
+		old = override_creds(cred);
+		client = vgpu_client_open(env->dev, NULL, NULL);
+		revert_creds(old);
+		put_cred(cred);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+		KUNIT_EXPECT_EQ_MSG(test, client->exempt, cap == CAP_SYS_RESOURCE, "%d", cap);
+		vgpu_client_close(client);
+	}
+}
+
 static u32 refuse_worker(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			 u32 resp_len)
 {
@@ -141,6 +168,7 @@ static struct kunit_case vgpu_client_cases[] = {
 	KUNIT_CASE(vgpu_client_not_created),
 	KUNIT_CASE(vgpu_client_slots),
 	KUNIT_CASE(vgpu_client_each_slot_counts),
+	KUNIT_CASE(vgpu_client_exempt),
 	KUNIT_CASE(vgpu_client_create_refused),
 	{}
 };

@@ -289,6 +289,24 @@ static void vgpu_dev_remove_with_open_files(struct kunit *test)
 	vgpu_dev_put(dev);
 }
 
+/* A control queue with room for one request, so without PING: the device works. */
+static void vgpu_dev_small_queue(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	unsigned int before = vgpu_timeout_ms;
+
+	fake->vring_num = 2;
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, vgpu_fake_dev(fake));
+	KUNIT_EXPECT_EQ(test, vgpu_fake_dev(fake)->depth, 1U);
+	vgpu_timeout_ms = 100;
+	vgpu_client_close(new_client(test, vgpu_fake_dev(fake)));
+	vgpu_timeout_ms = before;
+	KUNIT_EXPECT_EQ(test, fake->count[VGPU_CMD_CLIENT_DESTROY], 1U);
+	KUNIT_EXPECT_EQ(test, fake->count[VGPU_CMD_PING], 0U);
+	vgpu_fake_unplug(fake);
+}
+
 /*
  * The device's memory lives until the last file is closed, and no longer; a file holds its address
  * space as long.
@@ -377,6 +395,7 @@ static struct kunit_case vgpu_dev_cases[] = {
 	KUNIT_CASE(vgpu_dev_spurious_config_change),
 	KUNIT_CASE(vgpu_dev_recovery_is_checked),
 	KUNIT_CASE(vgpu_dev_remove_with_open_files),
+	KUNIT_CASE(vgpu_dev_small_queue),
 	KUNIT_CASE(vgpu_dev_references),
 	KUNIT_CASE(vgpu_dev_freeze_with_client),
 	KUNIT_CASE(vgpu_dev_freeze_after_loss),

@@ -247,7 +247,7 @@ static void vgpu_dmabuf_import_own(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, r->runs.n, 1U);
 	KUNIT_EXPECT_EQ(test, r->runs.npages, 2ULL);
 	KUNIT_EXPECT_EQ(test, r->runs.run[0].pfn, (u64)page_to_pfn(memory + 3));
-	KUNIT_EXPECT_EQ(test, arg.worker_va, (u64)PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, arg.worker_va, (u64)PAGE_SIZE + VGPU_FAKE_VA);
 	/* An imported region cannot be exported: its descriptor exists already. */
 	KUNIT_EXPECT_EQ(test, export_part(other, arg.region, 0, 1, &again), -EOPNOTSUPP);
 	/* Imported again, and by the exporting client. */
@@ -391,7 +391,8 @@ static void vgpu_dmabuf_import_host_refuses(struct kunit *test)
  * @refuse_map: errno of map, or 0
  * @addr: address of its only segment
  * @len: length of its only segment, bytes
- * @mapped: number of maps without unmap
+ * @dir: direction of the last map
+ * @mapped: number of maps without unmap, in the same direction
  * @released: the dma-buf was released
  */
 struct maker {
@@ -399,6 +400,7 @@ struct maker {
 	int refuse_map;
 	u64 addr;
 	u32 len;
+	enum dma_data_direction dir;
 	int mapped;
 	bool released;
 };
@@ -421,6 +423,7 @@ static struct sg_table *maker_map(struct dma_buf_attachment *attach, enum dma_da
 	sg_set_page(sgt->sgl, memory, PAGE_SIZE, 0);
 	sg_dma_address(sgt->sgl) = maker->addr;
 	sg_dma_len(sgt->sgl) = maker->len;
+	maker->dir = dir;
 	maker->mapped++;
 	return sgt;
 }
@@ -428,7 +431,9 @@ static struct sg_table *maker_map(struct dma_buf_attachment *attach, enum dma_da
 static void maker_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
 			enum dma_data_direction dir)
 {
-	((struct maker *)attach->dmabuf->priv)->mapped--;
+	struct maker *maker = attach->dmabuf->priv;
+
+	maker->mapped -= dir == maker->dir;
 	sg_free_table(sgt);
 	kfree(sgt);
 }
@@ -480,6 +485,7 @@ static void vgpu_dmabuf_foreign(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), 0);
 	KUNIT_EXPECT_EQ(test, maker.mapped, 1);
+	KUNIT_EXPECT_EQ(test, maker.dir, DMA_BIDIRECTIONAL);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 	KUNIT_EXPECT_EQ(test, maker.mapped, 0);
 
@@ -544,6 +550,7 @@ static void vgpu_dmabuf_foreign_readonly(struct kunit *test)
 	arg.flags = VGPU_PIN_FLAG_READONLY;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(env->fake->last_pin.pin_flags), (u32)VGPU_PIN_READONLY);
+	KUNIT_EXPECT_EQ(test, maker.dir, DMA_TO_DEVICE);
 	KUNIT_EXPECT_EQ(test, vgpu_client_env_unpin(env->client, arg.region), 0);
 	put(test, &maker, dmabuf);
 }

@@ -179,7 +179,7 @@ static u32 fake_default_answer(const struct vgpu_cmd_hdr *cmd, void *resp, u32 r
 
 	if (cmd->type == cpu_to_le32(VGPU_CMD_PIN) &&
 	    !(pin->pin_flags & cpu_to_le32(VGPU_PIN_MORE)))
-		out->worker_va = pin->va;
+		out->worker_va = cpu_to_le64(le64_to_cpu(pin->va) + VGPU_FAKE_VA);
 	return resp_len;
 }
 

@@ -7,6 +7,7 @@
 #define VGPU_FAKE_H
 
 #include <kunit/test.h>
+#include <linux/sizes.h>
 #include <linux/virtio.h>
 #include <linux/virtio_ring.h>
 #include <linux/workqueue.h>
@@ -16,6 +17,8 @@
 #define VGPU_FAKE_CLIENTS 4
 #define VGPU_FAKE_VRING 64
 #define VGPU_FAKE_RUNS 3
+/* Distance of a region's address in the worker to that in the client, bytes. */
+#define VGPU_FAKE_VA SZ_16M
 #define VGPU_FAKE_NOTIFY_OFF(queue) (VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS - 1 - (queue))
 
 /* Returned by vgpu_fake.answer() to leave the request unanswered. */

@@ -59,6 +59,25 @@ static void vgpu_ioctl_query(struct kunit *test)
 	KUNIT_EXPECT_NE(test, query.features & BIT_ULL(VGPU_F_PIN), 0ULL);
 }
 
+/* A file whose device was lost stays without one, also for QUERY; a new file has the device. */
+static void vgpu_ioctl_query_lost(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *next = vgpu_client_open(env->dev, NULL, NULL);
+	const struct vgpu_query none = {};
+	struct vgpu_query query = {};
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(next));
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(env->client), 0);
+	vgpu_dev_lost(env->dev, "the test says so");
+	KUNIT_EXPECT_EQ(test, call(next, VGPU_IOCTL_QUERY, &query), 0L);
+	KUNIT_EXPECT_EQ(test, query.max_clients, (u32)VGPU_FAKE_CLIENTS);
+	query = none;
+	KUNIT_EXPECT_EQ(test, call(env->client, VGPU_IOCTL_QUERY, &query), (long)-ENODEV);
+	KUNIT_EXPECT_EQ(test, memcmp(&query, &none, sizeof(query)), 0);
+	vgpu_client_close(next);
+}
+
 static void vgpu_ioctl_create(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -239,6 +258,7 @@ static void vgpu_ioctl_without_result(struct kunit *test)
 
 static struct kunit_case vgpu_ioctl_cases[] = {
 	KUNIT_CASE(vgpu_ioctl_query),
+	KUNIT_CASE(vgpu_ioctl_query_lost),
 	KUNIT_CASE(vgpu_ioctl_create),
 	KUNIT_CASE(vgpu_ioctl_wait),
 	KUNIT_CASE(vgpu_ioctl_undelivered),

@@ -96,6 +96,7 @@ static void vgpu_map_after_loss(struct kunit *test)
 	struct vm_area_struct window = MAPPING(VGPU_WINDOW_OFFSET, env->dev->cfg.window_size);
 	struct vm_area_struct bell = MAPPING(VGPU_DOORBELL_OFFSET, PAGE_SIZE);
 	struct vgpu_client *next;
+	struct page *page;
 	unsigned long pfn;
 
 	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(env->client), 0);
@@ -112,6 +113,13 @@ static void vgpu_map_after_loss(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, expect_blank(test, &window, 3), pfn);
 	expect_blank(test, &bell, 0);
 	vgpu_client_close(next);
+	/* The client's pages end with its file. */
+	page = pfn_to_page(pfn);
+	get_page(page);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, page_count(page), 1);
+	put_page(page);
 }
 
 static unsigned int times_unmapped(const struct address_space *mapping)

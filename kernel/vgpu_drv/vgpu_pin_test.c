@@ -113,6 +113,61 @@ static void vgpu_pin_writable(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_fault_dirtied(), dirtied + 5);
 }
 
+static u32 pin_flags[2];
+
+static u32 record_pin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+		      u32 resp_len)
+{
+	const struct vgpu_cmd_pin *cmd = container_of(hdr, struct vgpu_cmd_pin, hdr);
+
+	if (hdr->type == cpu_to_le32(VGPU_CMD_PIN)) {
+		const bool more = cmd->pin_flags & cpu_to_le32(VGPU_PIN_MORE);
+
+		pin_flags[!more] = le32_to_cpu(cmd->pin_flags);
+		if (!more)
+			((struct vgpu_resp_pin *)resp)->worker_va = cpu_to_le64(SZ_1G);
+	}
+	return resp_len;
+}
+
+/* Each request of a read-only region says so; the address is that of the last answer. */
+static void vgpu_pin_parts(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = (VGPU_FAKE_RUNS + 1) * PAGE_SIZE,
+				.flags = VGPU_PIN_FLAG_READONLY };
+	int err;
+
+	env->fake->answer = record_pin;
+	mutex_lock(&env->client->lock);
+	err = vgpu_pin(env->client, &arg);
+	mutex_unlock(&env->client->lock);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_PIN], 2U);
+	KUNIT_EXPECT_EQ(test, pin_flags[0], (u32)(VGPU_PIN_READONLY | VGPU_PIN_MORE));
+	KUNIT_EXPECT_EQ(test, pin_flags[1], (u32)VGPU_PIN_READONLY);
+	KUNIT_EXPECT_EQ(test, arg.worker_va, (u64)SZ_1G);
+	env->fake->answer = NULL;
+}
+
+/* A region lies in user space with all of its pages, not with the first only. */
+static void vgpu_pin_user_space(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin arg = { .addr = TASK_SIZE - 2 * PAGE_SIZE };
+	u64 npages;
+
+	mutex_lock(&env->client->lock);
+	for (npages = 3; npages < 8; npages++) {
+		arg.length = npages * PAGE_SIZE;
+		KUNIT_EXPECT_EQ(test, vgpu_pin(env->client, &arg), -EFAULT);
+	}
+	arg.length = PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, vgpu_pin(env->client, &arg), 0);
+	mutex_unlock(&env->client->lock);
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_PIN], 1U);
+}
+
 static u32 unpin_status;
 
 static u32 answer_unpin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
@@ -268,6 +323,8 @@ static struct kunit_case vgpu_pin_cases[] = {
 	KUNIT_CASE(vgpu_pin_most_regions),
 	KUNIT_CASE(vgpu_pin_quota),
 	KUNIT_CASE(vgpu_pin_writable),
+	KUNIT_CASE(vgpu_pin_parts),
+	KUNIT_CASE(vgpu_pin_user_space),
 	KUNIT_CASE(vgpu_unpin_worker_gone),
 	KUNIT_CASE(vgpu_unpin_refused),
 	KUNIT_CASE(vgpu_map_flags),
