@@ -222,10 +222,52 @@ static void test_faults(void)
              "result %d thread %u: %s", r, f.thread[0], t_output);
 }
 
+/* Thread (3,1,2) of block (1,2,3) goes on, all other threads leave. */
+#define ONLY_3_1_2_OF_1_2_3 \
+    ".reg .b32 %q<6>;\n.reg .pred %s<6>;\n" \
+    "mov.u32 %q0, %tid.y;\nmov.u32 %q1, %tid.z;\nmov.u32 %q2, %ctaid.y;\nmov.u32 %q3, %ctaid.z;\n" \
+    "setp.ne.u32 %s0, %r1, 3;\nsetp.ne.or.u32 %s1, %q0, 1, %s0;\nsetp.ne.or.u32 %s2, %q1, 2, %s1;\n" \
+    "setp.ne.or.u32 %s3, %r2, 1, %s2;\nsetp.ne.or.u32 %s4, %q2, 2, %s3;\nsetp.ne.or.u32 %s5, %q3, 3, %s4;\n" \
+    "@%s5 bra E;\n"
+
+static bool is_3_1_2_of_1_2_3(const struct sg_fault *f)
+{
+    return f->thread[0] == 3 && f->thread[1] == 1 && f->thread[2] == 2 && f->block[0] == 1 &&
+           f->block[1] == 2 && f->block[2] == 3;
+}
+
+/* Launches of three dimensions, of different sizes: each place that names block and thread names all three. */
+static void test_three_dimensions(void)
+{
+    static const char address[] = KERNEL("", ONLY_3_1_2_OF_1_2_3 "mov.u64 %rd3, 16;\n"
+                                                                 "st.global.u32 [%rd3], %r1;\nE:");
+    static const char assertion[] =
+        KERNEL(".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, "
+               ".param .b64 e);\n.global .align 1 .b8 m[6] = {120,32,62,32,49,0};\n",
+               ONLY_3_1_2_OF_1_2_3 "mov.u64 %rd6, m;\n"
+                                   "{ .param .b64 q0; .param .b64 q1; .param .b32 q2; .param .b64 q3; "
+                                   ".param .b64 q4;\nst.param.b64 [q0], %rd6;\nst.param.b64 [q1], %rd6;\n"
+                                   "st.param.b32 [q2], 12;\nst.param.b64 [q3], %rd6;\nst.param.b64 [q4], 1;\n"
+                                   "call.uni __assertfail, (q0, q1, q2, q3, q4);\n}\nE:");
+    const uint32_t grid[3] = {2, 3, 5}, block[3] = {4, 3, 3};
+    struct sg_fault f;
+    int r;
+
+    r = go3(address, grid, block, &f);
+    t_result("an address in three dimensions", r == SG_ERR_ADDRESS && is_3_1_2_of_1_2_3(&f) && says_where(&f),
+             "result %d: %s", r, f.message);
+    r = go3(assertion, grid, block, &f);
+    t_result("an assertion in three dimensions",
+             r == SG_ERR_ASSERT && is_3_1_2_of_1_2_3(&f) && says_where(&f) &&
+                 strstr(t_output, ": block: [1,2,3], thread: [3,1,2] Assertion `x > 1` failed."),
+             "result %d: %s; %s", r, f.message, t_output);
+}
+
 int main(int argc, char **argv)
 {
     t_variant(argc, argv);
     mem = tm_alloc(COUNT * 4);
     test_faults();
+    test_three_dimensions();
     return t_end("softgpu faults");
 }

@@ -24,7 +24,7 @@
 static uint32_t *mem; /* memory of the kernel: COUNT words */
 
 /* Runs the kernel on COUNT words of zeroed memory and returns the result. */
-static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
+static inline int go3(const char *text, const uint32_t grid[3], const uint32_t block[3], struct sg_fault *f)
 {
     struct tk t;
     struct {
@@ -40,9 +40,14 @@ static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *
         sg_module_free(t.m);
         return -1;
     }
-    r = tk_run(&t, grid, block, &prm, f);
+    r = tk_run3(&t, grid, block, 0, &prm, f);
     tk_close(&t);
     return r;
+}
+
+static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
+{
+    return go3(text, (uint32_t[3]){grid, 1, 1}, (uint32_t[3]){block, 1, 1}, f);
 }
 
 #endif
