@@ -467,6 +467,52 @@ CASE(second_peaks, CF_CTX)
     OK("destroy", cuMemPoolDestroy(pool));
 }
 
+static cuuint64_t reserved_by(CUmemoryPool pool)
+{
+    cuuint64_t reserved = 1;
+
+    NEED(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    return reserved;
+}
+
+/*
+ * A pool that keeps its memory no longer: the next wait releases what was freed before the threshold was lowered
+ * and since, also after memory was kept and used again.
+ */
+CASE(second_threshold, CF_CTX)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const size_t sizes[] = {4096, 1 << 20, 32 << 20};
+    cuuint64_t all = UINT64_MAX, zero = 0;
+
+    for (unsigned i = 0; i < 6; i++) {
+        const bool lowered_last = i % 2;
+        CUmemoryPool pool = NULL;
+        CUdeviceptr p = 0;
+
+        NEED(cuMemPoolCreate(&pool, &props));
+        for (unsigned round = 0; round < 2; round++) {
+            NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+            for (unsigned k = 0; k < 3; k++) {
+                NEED(cuMemAllocFromPoolAsync(&p, sizes[i / 2], pool, NULL));
+                NEED(cuMemFreeAsync(p, NULL));
+                NEED(cuStreamSynchronize(NULL));
+            }
+            cf_true("kept", reserved_by(pool) >= sizes[i / 2]);
+            NEED(cuMemAllocFromPoolAsync(&p, sizes[i / 2], pool, NULL));
+            if (lowered_last)
+                NEED(cuMemFreeAsync(p, NULL));
+            NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &zero));
+            if (!lowered_last)
+                NEED(cuMemFreeAsync(p, NULL));
+            NEED(cuStreamSynchronize(NULL));
+            cf_u64(lowered_last ? "released_lowered_last" : "released", reserved_by(pool), 0);
+        }
+        OK("destroy", cuMemPoolDestroy(pool));
+    }
+}
+
 /* The size of a block that is suggested is within the limit, also where that is no multiple of a warp. */
 CASE(second_block_size, CF_CTX)
 {
