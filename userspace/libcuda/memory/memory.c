@@ -76,7 +76,6 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
 struct access {
     uint64_t start, next; /* start of the mapping, and of the next one */
     unsigned flags;
-    int device;
 };
 
 static bool give_access(const struct vcu_range *range, void *arg)
@@ -86,15 +85,14 @@ static bool give_access(const struct vcu_range *range, void *arg)
 
     if (range->start == a->start && m->kind == VCU_MEM_MAPPED) {
         m->flags = a->flags;
-        m->device = a->device;
         a->next = range->start + range->size;
     }
     return false; /* it stays */
 }
 
-void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags, int device)
+void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags)
 {
-    struct access a = {.next = start, .flags = flags, .device = device};
+    struct access a = {.next = start, .flags = flags};
 
     do {
         a.start = a.next;

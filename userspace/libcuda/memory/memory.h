@@ -79,7 +79,7 @@ uint64_t vcu_memory_new_id(void);
 /* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
 bool vcu_memory_set_sync(uint64_t addr, bool on);
 /* Sets the access of the adjacent mappings of [start, start + size). */
-void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags, int device);
+void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags);
 /* Enters a range that the worker reports as new, replacing stale ranges in the table. False when
  * memory is short. */
 bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);

@@ -231,6 +231,23 @@ bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out)
     return true;
 }
 
+/* Device of an allocation, for pointer queries; 0 for memory of the host and multicast objects. */
+static int allocation_device(uint64_t handle)
+{
+    uint32_t type = 0, location = CU_MEM_LOCATION_TYPE_INVALID;
+    unsigned char compression, rdma;
+    unsigned short usage;
+    int id = 0;
+
+    if (vcu.device_count <= 1)
+        return 0;
+    if (vgp_call_vgpMemAllocationProp(handle, &type, &location, &id, &compression, &rdma, &usage) !=
+            CUDA_SUCCESS ||
+        location != CU_MEM_LOCATION_TYPE_DEVICE)
+        return 0;
+    return id;
+}
+
 /* ---- mappings ------------------------------------------------------------------------------- */
 
 CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
@@ -253,6 +270,7 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     if (res != CUDA_SUCCESS)
         return res;
     m.buffer_id = vcu_memory_new_id();
+    m.device = allocation_device(m.allocation);
     if (vcu_memory_put(ptr, size, &m))
         return CUDA_SUCCESS;
     vgp_call_cuMemUnmap(ptr, size);
@@ -328,6 +346,6 @@ CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
                                    (uint32_t)count);
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_memory_set_access(ptr, size, desc[count - 1].flags, desc[count - 1].location.id);
+    vcu_memory_set_access(ptr, size, desc[count - 1].flags);
     return CUDA_SUCCESS;
 }

@@ -68,6 +68,15 @@ CASE(devices_host_memory, CF_ALONE | CF_TWO)
     }
 }
 
+/* The memory stays that of the first device, whichever device may access it. */
+static void belongs_to_first(CUdeviceptr p)
+{
+    int device = 99;
+
+    OK("ordinal", cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    cf_u64("owner", (uint64_t)device, 0);
+}
+
 CASE(devices_vmm_access, CF_ALONE | CF_TWO)
 {
     const CUmemAccess_flags no = CU_MEM_ACCESS_FLAGS_PROT_NONE, ro = CU_MEM_ACCESS_FLAGS_PROT_READ,
@@ -83,6 +92,7 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     OK("both", cuMemSetAccess(p, g, both, 2));
     access_is("both_0", p, 0, rw);
     access_is("both_1", p, 1, ro);
+    belongs_to_first(p);
     OK("fill_0", cf_fill(p, 1000, 3, NULL));
     cf_true("filled_0", cf_filled(p, 1000, 3));
     /* The second device may read; memory not named for it is unchanged. */
@@ -94,12 +104,14 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     OK("one", cuMemSetAccess(p, g, &one, 1));
     access_is("one_0", p, 0, rw);
     access_is("one_1", p, 1, rw);
+    belongs_to_first(p);
     OK("fill_1", cf_fill(p, 1000, 5, NULL));
     cf_true("filled_1", cf_filled(p, 1000, 5));
     one = allow(1, no);
     OK("taken", cuMemSetAccess(p, g, &one, 1));
     access_is("taken_0", p, 0, rw);
     access_is("taken_1", p, 1, no);
+    belongs_to_first(p);
     /* Between contexts each device accesses its own side. */
     OK("peer", cuMemcpyPeer(q, contexts[1], p, contexts[0], 4000));
     OK("sync", cuCtxSynchronize());
@@ -108,6 +120,37 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     RC("fill_denied_sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
     on(0); /* the other device is not affected */
     cf_true("unharmed", cf_filled(p, 1000, 5));
+}
+
+/* Mapped memory belongs to the device of its allocation, also without its handle and for each order of access. */
+CASE(devices_vmm_owner, CF_ALONE | CF_TWO)
+{
+    const CUmemAccess_flags rw = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+    start();
+    for (int i = 1; i >= 0; i--) {
+        CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = i}};
+        CUmemGenericAllocationHandle h;
+        CUdeviceptr p = 0;
+        size_t g = 0;
+
+        NEED(cuMemGetAllocationGranularity(&g, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+        NEED(cuMemCreate(&h, g, &props, 0));
+        NEED(cuMemAddressReserve(&p, g, 0, 0, 0));
+        NEED(cuMemMap(p, g, 0, h, 0));
+        NEED(cuMemRelease(h));
+        for (int k = 0; k < 4; k++) {
+            CUmemAccessDesc one = allow(k == 1 || k == 2 ? !i : i, rw);
+            int device = 99;
+
+            OK("access", cuMemSetAccess(p, g, &one, 1));
+            OK("ordinal", cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+            cf_u64("device", (uint64_t)device, (uint64_t)i);
+        }
+        NEED(cuMemUnmap(p, g));
+        NEED(cuMemAddressFree(p, g));
+    }
 }
 
 /* Operations of the second device on memory that it may only read. */
