@@ -27,8 +27,12 @@ else
 	pass "gcc W=1, sparse C=$c"
 fi
 
-# A symbol that only the newest kernels export breaks the build for all others.
-if [ ! -f "$out/module/vgpu_drv.ko" ]; then
+# A symbol that only the newest kernels export breaks the build for all others. The list is of the oldest one: with
+# headers of another, inline functions use other symbols.
+release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null)
+if [ "${release#6.1.}" = "$release" ]; then
+	skip symbols "the headers are of Linux ${release:-?}, symbols.txt is of 6.1"
+elif [ ! -f "$out/module/vgpu_drv.ko" ]; then
 	skip symbols "the module was not built"
 elif nm -u "$out/module/vgpu_drv.ko" | awk '$2 !~ /^__/ { print $2 }' | grep -vxF -f "$here/symbols.txt"; then
 	fail "symbols that symbols.txt does not name"

@@ -63,7 +63,7 @@ static void compare(CUfunction f)
         const cudaOccFuncAttributes a = function_attributes(f);
 
         for (int block = 1; block <= a.maxThreadsPerBlock; block += block % 32 == 1 ? 30 : 1) {
-            cudaOccResult want;
+            cudaOccResult want = {0};
             int got;
 
             assert_int_equal(
