@@ -7,6 +7,10 @@
  * stay open in a list. When the list gets long, an ending connection is added to it as a whole,
  * with its queued descriptors, and connections from arbitrary users are not accepted.
  *
+ * The same applies to every system call that takes a lock of the file: a sender's sendmsg(2) keeps
+ * the lock of a TCP socket while its source pages fault (userfaultfd, FUSE), and setsockopt(2) waits
+ * for that lock. fcntl(2) with F_GET_SEALS and fstat(2) of an in-memory file take none.
+ *
  * Closing an in-memory file does not block, but the last close frees its pages, a third of a second
  * for each GiB. Files with more than a few pages go to a thread that closes nothing else, so that
  * memory of clients is freed even if the other threads block.
@@ -54,10 +58,14 @@ static int next_of_list(struct closing *c)
 
 static void *close_list(void *arg)
 {
+    const struct linger now = {.l_onoff = 1};
     int fd;
 
-    while ((fd = next_of_list(arg)) >= 0)
+    while ((fd = next_of_list(arg)) >= 0) {
+        if (arg == &waiting) /* a sender with a duplicate may set it again */
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
         close(fd);
+    }
     return NULL;
 }
 
@@ -98,7 +106,6 @@ bool brk_foreign_crowded(void)
 
 void brk_foreign_close(int fd)
 {
-    const struct linger now = {.l_onoff = 1};
     struct stat st;
 
     if (fcntl(fd, F_GET_SEALS) >= 0) {
@@ -108,8 +115,6 @@ void brk_foreign_close(int fd)
             close(fd);
         return;
     }
-    /* A sender with a duplicate may set it again, so a thread is needed nevertheless. */
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     close_later(&waiting, fd);
 }
 

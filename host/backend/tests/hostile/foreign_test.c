@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs of the host that hold a broker: by descriptors whose close waits, by connections that say nothing. */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,8 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,12 +32,9 @@
 #define HELD_S 600   /* longer than any of these tests */
 #define GREETINGS 64 /* as many connections may say nothing, of the broker */
 
-/* A TCP connection with bytes that nobody takes: its last close waits until *peer is closed. */
-static int lingering(int *peer)
+static int tcp_connected(int *peer)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct linger wait = {.l_onoff = 1, .l_linger = HELD_S};
-    static char bytes[1 << 16];
     socklen_t size = sizeof(a);
     int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
 
@@ -42,6 +46,16 @@ static int lingering(int *peer)
     *peer = accept4(l, NULL, NULL, SOCK_CLOEXEC);
     assert_true(*peer >= 0);
     close(l);
+    return fd;
+}
+
+/* A TCP connection with bytes that nobody takes: its last close waits until *peer is closed. */
+static int lingering(int *peer)
+{
+    const struct linger wait = {.l_onoff = 1, .l_linger = HELD_S};
+    static char bytes[1 << 16];
+    int fd = tcp_connected(peer);
+
     while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
         ;
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &wait, sizeof(wait)), 0);
@@ -132,6 +146,77 @@ static void test_close_that_waits(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A send whose bytes are not there: it has the socket's lock. */
+static struct {
+    int sock, uffd;
+    char *page;
+    pthread_t thread;
+} sender;
+
+static void *send_nothing(void *arg)
+{
+    (void)arg;
+    return (void *)(uintptr_t)(send(sender.sock, sender.page, 64, MSG_NOSIGNAL) == 64);
+}
+
+/* False: this kernel, or this user, has no userfaultfd that stops system calls. */
+static bool sender_start(void)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register r = {.range.len = VGP_PAGE, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    struct pollfd p = {.events = POLLIN};
+
+    p.fd = sender.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    if (sender.uffd < 0)
+        return false;
+    assert_int_equal(ioctl(sender.uffd, UFFDIO_API, &api), 0);
+    sender.page = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(sender.page, MAP_FAILED);
+    r.range.start = (uintptr_t)sender.page;
+    assert_int_equal(ioctl(sender.uffd, UFFDIO_REGISTER, &r), 0);
+    assert_int_equal(pthread_create(&sender.thread, NULL, send_nothing, NULL), 0);
+    assert_int_equal(poll(&p, 1, -1), 1); /* it has asked for the page: it has the lock */
+    return true;
+}
+
+static void sender_end(void)
+{
+    struct uffdio_zeropage z = {.range = {(uintptr_t)sender.page, VGP_PAGE}};
+    void *sent;
+
+    assert_int_equal(ioctl(sender.uffd, UFFDIO_ZEROPAGE, &z), 0);
+    pthread_join(sender.thread, &sent);
+    assert_non_null(sent);
+    munmap(sender.page, VGP_PAGE);
+    close(sender.uffd);
+}
+
+/* The lock of a socket: whatever the broker does with the descriptor waits for it. */
+static void test_locked(void **state)
+{
+    struct broker b;
+    int peer, sock;
+
+    (void)state;
+    sender.sock = tcp_connected(&peer);
+    if (!sender_start()) {
+        print_message("not run: foreign: userfaultfd takes root\n");
+        skip();
+    }
+    assert_int_equal(broker_start(&b, NULL), 0);
+    kill(b.pid, SIGSTOP); /* it takes the connection when the message is there */
+    sock = connected(NULL, b.pid);
+    assert_int_equal(vgb_send_fds(sock, "x", 1, &sender.sock, 1, 0), 1);
+    kill(b.pid, SIGCONT);
+    assert_serves(&b);
+    close(sock);
+    assert_serves(&b);
+    sender_end();
+    assert_int_equal(broker_stop(&b), 0);
+    close(sender.sock);
+    close(peer);
+}
+
 /* The control socket: its own user's and root's programs alone, which may pass on what somebody else has sent them. */
 static void test_control(void **state)
 {
@@ -206,9 +291,8 @@ static void test_idle_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_that_waits),
-        cmocka_unit_test(test_control),
-        cmocka_unit_test(test_refused_peer),
+        cmocka_unit_test(test_close_that_waits), cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_control),          cmocka_unit_test(test_refused_peer),
         cmocka_unit_test(test_idle_connections),
     };
 
