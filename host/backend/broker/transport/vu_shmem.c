@@ -15,14 +15,21 @@
  * A front end gives its channel once, so a stop keeps it. The answer that is due then is waited for
  * as before, but says nothing about what is mapped after the stop: a start that comes meanwhile
  * asks when it is there.
+ *
+ * The front end may have a duplicate of the broker's end of the channel. A read(2) by which it waits
+ * for its target page (userfaultfd, FUSE) keeps the lock that every read of a UNIX socket takes, also
+ * with MSG_DONTWAIT. A thread therefore reads the channel, and the loop gets what it has read.
  */
 #define _GNU_SOURCE
 #include "vu.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -33,13 +40,31 @@
 
 #define HEADER_BYTES 12u
 #define REPLY_BYTES (HEADER_BYTES + 8u)
+#define READS_MAX 8u /* reads under way, also of channels that were given up */
 
 static struct vgb_ratelimit limit;
+
+/* A read of the channel, by a thread. */
+struct channel_read {
+    struct channel_read *next; /* of those that have returned, under the lock */
+    int fd;                    /* duplicate of the channel */
+    uint8_t data[REPLY_BYTES];
+    size_t want;
+    ssize_t got; /* as vgb_recv_fds() */
+    int fds[BRK_VU_REGIONS];
+    unsigned nfds;
+};
+
+static pthread_mutex_t reads_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct channel_read *reads_done;
+static struct brk_source reads_event = {.fd = -1}; /* eventfd of this process alone */
+static unsigned nreads;
 
 static struct {
     int windows; /* memfd, sealed; -1: the front end has not asked */
     uint64_t size;
-    struct brk_source channel; /* watched only while an answer is due */
+    struct brk_source channel;       /* watched only while an answer is due and no read is under way */
+    const struct channel_read *read; /* under way; NULL: none */
     struct brk_source timer;
     uint32_t asked;  /* BRK_VU_BACKEND_*, 0: no answer is due */
     bool stopped;    /* the device was stopped since the request */
@@ -115,6 +140,7 @@ static void channel_close(void)
     if (shm.channel.fd >= 0)
         brk_foreign_close(shm.channel.fd);
     shm.channel.fd = -1;
+    shm.read = NULL; /* what it reads is dropped */
 }
 
 static void vu_shmem_fail(const char *why)
@@ -230,32 +256,112 @@ static void on_answer(uint32_t request, bool done)
     }
 }
 
-static void on_channel(struct brk_source *s, uint32_t events)
+static void on_bytes(const uint8_t *data, size_t n)
 {
     struct brk_vu_header h;
     uint32_t asked = shm.asked;
     uint64_t refused;
-    unsigned nfds = BRK_VU_REGIONS;
-    int fds[BRK_VU_REGIONS];
-    ssize_t n = vgb_recv_fds(s->fd, shm.reply + shm.have, REPLY_BYTES - shm.have, fds, &nfds, MSG_DONTWAIT);
 
-    (void)events;
-    if (n == -EAGAIN)
-        return;
-    if (n <= 0) {
-        fail_for_good("it has closed the channel for requests of the back end");
+    memcpy(shm.reply + shm.have, data, n);
+    shm.have += n;
+    if (shm.have < REPLY_BYTES) {
+        if (brk_loop_add(&shm.channel, EPOLLIN))
+            fail_for_good("out of memory");
         return;
     }
-    brk_foreign_close_all(fds, nfds);
-    shm.have += (size_t)n;
-    if (shm.have < REPLY_BYTES)
-        return;
     memcpy(&h, shm.reply, HEADER_BYTES);
     memcpy(&refused, shm.reply + HEADER_BYTES, sizeof(refused));
     if (h.request != asked || h.flags != (BRK_VU_VERSION | BRK_VU_FLAG_REPLY) || h.size != sizeof(refused))
         fail_for_good("its answer is malformed");
     else
         on_answer(asked, !refused);
+}
+
+static void *channel_read(void *arg)
+{
+    struct channel_read *r = arg;
+
+    r->nfds = BRK_VU_REGIONS;
+    r->got = vgb_recv_fds(r->fd, r->data, r->want, r->fds, &r->nfds, MSG_DONTWAIT);
+    pthread_mutex_lock(&reads_lock);
+    r->next = reads_done;
+    reads_done = r;
+    pthread_mutex_unlock(&reads_lock);
+    vgb_eventfd_signal(reads_event.fd);
+    return NULL;
+}
+
+static void channel_read_end(struct channel_read *r)
+{
+    const bool current = r == shm.read;
+
+    nreads--;
+    brk_foreign_close(r->fd);
+    if (r->got >= 0)
+        brk_foreign_close_all(r->fds, r->nfds);
+    if (current) {
+        shm.read = NULL;
+        if (r->got > 0 || r->got == -EAGAIN)
+            on_bytes(r->data, r->got > 0 ? (size_t)r->got : 0);
+        else
+            fail_for_good("it has closed the channel for requests of the back end");
+    }
+    free(r);
+}
+
+static void on_reads(struct brk_source *s, uint32_t events)
+{
+    struct channel_read *r, *next;
+
+    (void)events;
+    vgb_eventfd_clear(s->fd);
+    pthread_mutex_lock(&reads_lock);
+    r = reads_done;
+    reads_done = NULL;
+    pthread_mutex_unlock(&reads_lock);
+    for (; r; r = next) {
+        next = r->next;
+        channel_read_end(r);
+    }
+}
+
+static bool reads_init(void)
+{
+    if (reads_event.fd >= 0)
+        return true;
+    reads_event.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    reads_event.ready = on_reads;
+    if (reads_event.fd >= 0 && !brk_loop_add(&reads_event, EPOLLIN))
+        return true;
+    vgb_close(&reads_event.fd);
+    return false;
+}
+
+static bool channel_read_begin(void)
+{
+    struct channel_read *r = nreads < READS_MAX && reads_init() ? calloc(1, sizeof(*r)) : NULL;
+
+    if (!r)
+        return false;
+    r->want = REPLY_BYTES - shm.have;
+    r->fd = fcntl(shm.channel.fd, F_DUPFD_CLOEXEC, 3);
+    if (r->fd < 0 || !brk_thread_start(channel_read, r)) {
+        if (r->fd >= 0)
+            brk_foreign_close(r->fd);
+        free(r);
+        return false;
+    }
+    nreads++;
+    shm.read = r;
+    return true;
+}
+
+static void on_channel(struct brk_source *s, uint32_t events)
+{
+    (void)events;
+    brk_loop_del(s);
+    if (!channel_read_begin())
+        fail_for_good("out of memory or descriptors, or reads of its channels do not return");
 }
 
 /* Sockets of other families have queues of errors, which a read leaves there: the loop would spin. */
