@@ -207,6 +207,46 @@ if [ "$(id -u)" = 0 ]; then
     kill $victim $his 2> /dev/null
     wait $victim $his 2> /dev/null
     exec 8<&-
+    rm -r "$foreign"/*
+    # Very many of a user, whose processes do not end: root's own are found, and all share one limit.
+    cat > "$work/stay.py" << 'END'
+import ctypes, fcntl, os, resource, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc has its user
+keep = []
+for i in range(int(sys.argv[2])):
+    folder = "%s/vgpu-run.%d.%d" % (sys.argv[1], os.getpid(), i)
+    os.mkdir(folder)
+    keep.append(open(folder + "/vm", "w"))
+    keep[-1].write("mine\nnone\n1\n1\n\nx\n")
+    keep[-1].flush()
+    fcntl.flock(keep[-1], fcntl.LOCK_EX)
+os.mkdir("%s/ready.%d" % (sys.argv[1], os.getpid()))
+time.sleep(600)
+END
+    his=
+    for many in 1200 1 1; do
+        python3 "$work/stay.py" "$foreign" $many & his="$his $!"
+    done
+    sleep 600 & own=$!
+    for i in $(seq 1500); do [ "$(ls -d "$foreign"/ready.* 2> /dev/null | wc -l)" = 3 ] && break || sleep 0.01; done
+    mkdir "$foreign/vgpu-run.$own.x"
+    printf 'mine\nnone\n1\n1\n\nx\n' > "$foreign/vgpu-run.$own.x/vm"
+    exec 8< "$foreign/vgpu-run.$own.x/vm"
+    flock 8
+    same "vm list for root: its own machine, and one of each process of a user" "4 1" \
+        "$(TMPDIR=$foreign "$vgpu" vm list | awk -v own=$own 'NR > 1 { n++; mine += $2 == own } END { print n, mine }')"
+    TMPDIR=$foreign timeout 30 "$vgpu" vm stop --all > /dev/null 2>&1 8<&-
+    same "vm stop --all for root: one limit for all that do not end" 125 $?
+    kill -0 $own 2> /dev/null
+    same "vm stop --all for root ends its own beside very many of a user" 1 $?
+    kill -KILL $his $own 2> /dev/null
+    wait $his $own 2> /dev/null
+    exec 8<&-
     rm -r "$foreign"
 else
     skipped=$((skipped + 1))

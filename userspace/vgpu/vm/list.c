@@ -27,6 +27,7 @@ enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
 struct machine {
     pid_t pid;
     uid_t owner; /* owner of its file */
+    bool stops;  /* its end was requested */
     char *folder;
     char *field[FIELDS];
 };
@@ -104,7 +105,7 @@ static bool is_over(const char *folder)
     return over;
 }
 
-static bool read_machine(struct machine *m)
+static bool read_machine(struct machine *m, bool own)
 {
     int fd = open_file(m->folder);
     struct stat st;
@@ -114,7 +115,7 @@ static bool read_machine(struct machine *m)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) || (st.st_uid != geteuid() && geteuid() != 0) || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
+    if (fstat(fd, &st) || (st.st_uid == geteuid()) != own || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
         !(f = fdopen(fd, "re"))) {
         close(fd);
         return false;
@@ -142,29 +143,46 @@ static int by_pid(const void *a, const void *b)
     return ((const struct machine *)a)->pid - ((const struct machine *)b)->pid;
 }
 
-/* Finds all running machines, in the order of process ids. */
-static size_t find_machines(struct machine *list)
+/* Adds the machines of this user, or those of the others. A process runs a single machine. */
+static size_t add_machines(struct machine *list, size_t n, bool own)
 {
     const char *base = vgpu_cli_temp_base();
     DIR *d = opendir(base);
     struct dirent *e;
-    size_t n = 0;
 
     while (d && n < MACHINES_MAX && (e = readdir(d))) {
         struct machine m = {0};
+        size_t same = 0;
         int pid = 0;
 
         if (sscanf(e->d_name, VGPU_CLI_TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0)
             continue;
+        while (same < n && list[same].pid != pid)
+            same++;
+        if (same < n)
+            continue;
         m.pid = pid;
         m.folder = vgpu_cli_format("%s/%s", base, e->d_name);
-        if (read_machine(&m))
+        if (read_machine(&m, own))
             list[n++] = m;
         else
             free(m.folder);
     }
     if (d)
         closedir(d);
+    return n;
+}
+
+/*
+ * Finds all running machines, in the order of process ids. For root also those of other users, who
+ * may have as many as they like: after its own, which have room in any case.
+ */
+static size_t find_machines(struct machine *list, bool all)
+{
+    size_t n = add_machines(list, 0, true);
+
+    if (all && geteuid() == 0)
+        n = add_machines(list, n, false);
     qsort(list, n, sizeof(*list), by_pid);
     return n;
 }
@@ -172,7 +190,7 @@ static size_t find_machines(struct machine *list)
 void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm)
 {
     struct machine *list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
-    size_t n = vm->name ? find_machines(list) : 0;
+    size_t n = vm->name ? find_machines(list, false) : 0;
     const char *dir = vgpu_cli_temp_dir();
     char *path = vgpu_cli_format("%s/vm.new", dir), *final = vgpu_cli_format("%s/vm", dir);
     int fd;
@@ -217,7 +235,7 @@ int vgpu_cli_vm_list(int argc, char **argv)
                "The virtual machines of this user that `vgpu vm run` and `vgpu vm shell` have started.\n");
         return 0;
     }
-    n = find_machines(list);
+    n = find_machines(list, true);
     printf("%-16s %8s %-7s %5s %10s %-12s %s\n", "NAME", "PID", "GPU", "CPUS", "MEMORY MB", "PORTS",
            "PROGRAM");
     for (size_t i = 0; i < n; i++) {
@@ -229,18 +247,22 @@ int vgpu_cli_vm_list(int argc, char **argv)
     return 0;
 }
 
-static bool stop_one(const struct machine *m)
+/* Requests the end of a machine. True: its end can be waited for. */
+static bool begin_stop(struct machine *m)
 {
-    int64_t end = vgpu_cli_now_ms() + STOP_MS;
     int process = open_process(m->pid, m->owner);
 
-    if (process >= 0 && syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0) && errno != ESRCH) {
+    m->stops = process < 0 || !syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0) || errno == ESRCH;
+    if (!m->stops)
         vgpu_cli_say("%s: %s", m->field[F_NAME], strerror(errno));
-        close(process);
-        return false;
-    }
     if (process >= 0)
         close(process);
+    return m->stops;
+}
+
+/* Waits for the end of a machine whose end was requested, until `end`, ms. */
+static bool wait_stop(const struct machine *m, int64_t end)
+{
     while (!is_over(m->folder)) {
         if (vgpu_cli_now_ms() > end) {
             vgpu_cli_say("%s has not ended after %d s: kill -KILL %d ends it in any case", m->field[F_NAME],
@@ -252,11 +274,38 @@ static bool stop_one(const struct machine *m)
     return true;
 }
 
+/* True if the machine has that name or process id. */
+static bool is_meant(const struct machine *m, const char *word)
+{
+    char pid[16];
+
+    snprintf(pid, sizeof(pid), "%d", (int)m->pid);
+    return strcmp(word, m->field[F_NAME]) == 0 || strcmp(word, pid) == 0;
+}
+
+/* Requests the end of the machines of that name or process id; of other users', if this user has none. */
+static bool begin_stop_named(struct machine *list, size_t n, const char *word, bool *ok)
+{
+    bool found = false;
+
+    for (int others = 0; others < 2 && !found; others++) {
+        for (size_t i = 0; i < n; i++) {
+            if ((list[i].owner != geteuid()) != others || !is_meant(&list[i], word))
+                continue;
+            found = true;
+            *ok &= begin_stop(&list[i]);
+        }
+    }
+    return found;
+}
+
 int vgpu_cli_vm_stop(int argc, char **argv)
 {
-    struct machine *list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
-    size_t n = find_machines(list);
+    const bool all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    struct machine *list;
     bool ok = true;
+    int64_t end;
+    size_t n;
 
     if (argc < 2)
         vgpu_cli_wrong("vm stop: which machine? see `vgpu vm stop --help`");
@@ -269,33 +318,25 @@ int vgpu_cli_vm_stop(int argc, char **argv)
             "  --all   all of them\n");
         return 0;
     }
-    if (strcmp(argv[1], "--all") == 0) {
-        if (argc > 2)
-            vgpu_cli_wrong("vm stop: --all and nothing else; see `vgpu vm stop --help`");
-        for (size_t i = 0; i < n; i++)
-            ok &= stop_one(&list[i]);
-        return ok ? 0 : VGPU_CLI_FAILED;
-    }
-    for (int a = 1; a < argc; a++) {
+    if (all && argc > 2)
+        vgpu_cli_wrong("vm stop: --all and nothing else; see `vgpu vm stop --help`");
+    for (int a = 1; a < argc && !all; a++) {
         if (argv[a][0] == '-')
             vgpu_cli_wrong("vm stop: '%s' is not understood; see `vgpu vm stop --help`", argv[a]);
     }
-    for (int a = 1; a < argc; a++) {
-        bool found = false;
-
-        for (size_t i = 0; i < n; i++) {
-            char pid[16];
-
-            snprintf(pid, sizeof(pid), "%d", (int)list[i].pid);
-            if (strcmp(argv[a], list[i].field[F_NAME]) != 0 && strcmp(argv[a], pid) != 0)
-                continue;
-            found = true;
-            ok &= stop_one(&list[i]);
-        }
-        if (!found) {
+    list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
+    n = find_machines(list, true);
+    for (size_t i = 0; i < n && all; i++)
+        ok &= begin_stop(&list[i]);
+    for (int a = 1; a < argc && !all; a++) {
+        if (!begin_stop_named(list, n, argv[a], &ok)) {
             vgpu_cli_say("%s: no such machine runs; see `vgpu vm list`", argv[a]);
             ok = false;
         }
     }
+    /* One limit for all: machines of other users need not end. */
+    end = vgpu_cli_now_ms() + STOP_MS;
+    for (size_t i = 0; i < n; i++)
+        ok &= !list[i].stops || wait_stop(&list[i], end);
     return ok ? 0 : VGPU_CLI_FAILED;
 }
