@@ -95,12 +95,19 @@ bool vgpu_cli_output_done(void)
 int vgpu_cli_create(const char *option, const char *path)
 {
     bool system = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
-    int fd =
-        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC | (system ? 0 : O_NOFOLLOW), 0666);
+    /* O_NONBLOCK: a guest that may write to the folder could have put a FIFO there, and the open would
+     * wait for a reader, in vgpu with all signals blocked. */
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY | O_CLOEXEC | (system ? 0 : O_NOFOLLOW | O_NONBLOCK),
+        0666);
 
     if (fd < 0)
         vgpu_cli_die("%s %s: %s", option, path,
-                     errno == ELOOP ? "it is a link, which is not written through" : strerror(errno));
+                     errno == ELOOP   ? "it is a link, which is not written through"
+                     : errno == ENXIO ? "it is a FIFO or device that no program reads"
+                                      : strerror(errno));
+    if (!system && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
+        vgpu_cli_die("%s %s: %s", option, path, strerror(errno));
     return fd;
 }
 

@@ -54,6 +54,17 @@ done
 says "vm run --keep-log: no link is written through" 125 "link: it is a link" \
     "$vgpu" vm run --gpu none --accel tcg --qemu "$work/qemu-tree" --kernel "$work/backend" --initrd "$work/backend" --keep-log "$work/link" true
 same "what the link names is not written" precious "$(cat "$work/precious")"
+# Or a FIFO, at which nobody reads.
+mkfifo "$work/fifo"
+for option in "trace --json" "trace --output" "trace --chrome" "trace --record"; do
+    says "$option: a FIFO is not waited for" 125 "fifo: it is a FIFO" timeout 10 "$vgpu" $option "$work/fifo" true
+done
+says "vm run --keep-log: a FIFO is not waited for" 125 "fifo: it is a FIFO" \
+    timeout -k 1 10 "$vgpu" vm run --gpu none --accel tcg --qemu "$work/qemu-tree" --kernel "$work/backend" --initrd "$work/backend" --keep-log "$work/fifo" true
+exec 7<> "$work/fifo"
+says "trace --output: a FIFO with a reader" 0 "" "$vgpu" trace --gpu soft --output "$work/fifo" true
+same "... gets it" 1 "$(timeout 5 grep -m 1 -c "vgpu trace: no call" <&7)"
+exec 7>&-
 says "trace --output: but one of the system's" 0 "vgpu trace: no call" "$vgpu" trace --gpu soft --output /dev/stdout true
 cat > "$work/qemu-talks" <<'END'
 #!/bin/bash
