@@ -342,6 +342,9 @@ void brk_foreign_close(int fd);
 void brk_foreign_close_all(const int *fds, unsigned n);
 /* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
 void brk_foreign_end(int *sock);
+/* Has the kernel refuse descriptors on a UNIX socket, or on the connections of a listening one. False:
+ * not before Linux 6.16. */
+bool brk_foreign_refuse(int sock);
 /* True if too many descriptors wait to be closed for more to be accepted. */
 bool brk_foreign_crowded(void);
 

@@ -11,6 +11,9 @@
  * the lock of a TCP socket while its source pages fault (userfaultfd, FUSE), and setsockopt(2) waits
  * for that lock. fcntl(2) with F_GET_SEALS and fstat(2) of an in-memory file take none.
  *
+ * A thread in such a call can outlast SIGKILL, and keeps the process from ending. Sockets that any
+ * user may connect to and that take no descriptors refuse them, where the kernel can.
+ *
  * Closing an in-memory file does not block, but the last close frees its pages, a third of a second
  * for each GiB. Files with more than a few pages go to a thread that closes nothing else, so that
  * memory of clients is freed even if the other threads block.
@@ -33,6 +36,10 @@
 #define CROWD 256u       /* length of the list at which it is crowded */
 /* size of an in-memory file that is closed as fast as handed to a thread */
 #define PAGES_FEW (256u << 10)
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct closing {
@@ -92,6 +99,13 @@ static void close_later(struct closing *c, int fd)
         c->threads--; /* another or the next thread takes over the list */
         pthread_mutex_unlock(&lock);
     }
+}
+
+bool brk_foreign_refuse(int sock)
+{
+    const int no = 0;
+
+    return !setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
 }
 
 bool brk_foreign_crowded(void)

@@ -182,6 +182,8 @@ static bool start_path(void)
     path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET,
                                      brk_opt.status_uid != BRK_ANYBODY ? 0666 : BRK_LISTEN_OWNER);
     path_status.ready = on_status;
+    if (path_status.fd >= 0)
+        brk_foreign_refuse(path_status.fd);
     if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))
         return true;
     vgb_log(VGB_ERROR, "--status %s: %s", brk_opt.status,
@@ -197,6 +199,8 @@ bool brk_status_start(void)
 
     status.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     status.ready = on_status;
+    if (status.fd >= 0)
+        brk_foreign_refuse(status.fd); /* before there is a connection */
     if (status.fd >= 0 && (bind(status.fd, (struct sockaddr *)&a,
                                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ||
                            listen(status.fd, 8) || brk_loop_add(&status, EPOLLIN))) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Programs of the host that hold a broker: by descriptors whose close waits, by connections that say nothing. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <netinet/in.h>
@@ -28,6 +29,10 @@
 #include "proc.h"
 #include "vgb_fd.h"
 #include "vgp_sock.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
 #define HELD_S 600   /* longer than any of these tests */
 #define GREETINGS 64 /* as many connections may say nothing, of the broker */
@@ -204,10 +209,8 @@ static void test_locked(void **state)
         skip();
     }
     assert_int_equal(broker_start(&b, NULL), 0);
-    kill(b.pid, SIGSTOP); /* it takes the connection when the message is there */
-    sock = connected(NULL, b.pid);
+    sock = connected(b.sock, 0);
     assert_int_equal(vgb_send_fds(sock, "x", 1, &sender.sock, 1, 0), 1);
-    kill(b.pid, SIGCONT);
     assert_serves(&b);
     close(sock);
     assert_serves(&b);
@@ -215,6 +218,40 @@ static void test_locked(void **state)
     assert_int_equal(broker_stop(&b), 0);
     close(sender.sock);
     close(peer);
+}
+
+/* Whoever may ask for the status sends no descriptor, where the kernel can refuse it. */
+static void test_status_takes_none(void **state)
+{
+    char dir[] = "/tmp/vgb-foreign-XXXXXX", path[64];
+    const char *const extra[] = {"--status", path, NULL};
+    const int no = 0;
+    struct broker b;
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    if (setsockopt(pair[0], SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no))) {
+        print_message("not run: foreign: sockets that refuse descriptors take Linux 6.16\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/s", dir);
+    assert_int_equal(broker_start(&b, extra), 0);
+    kill(b.pid, SIGSTOP); /* the connection is there before the broker takes it */
+    for (unsigned i = 0; i < 2; i++) {
+        int sock = connected(i ? path : NULL, b.pid);
+
+        assert_int_equal(vgb_send_fds(sock, "x", 1, pair, 1, MSG_DONTWAIT), -EPERM);
+        assert_int_equal(vgb_send_fds(sock, "x", 1, NULL, 0, MSG_DONTWAIT), 1);
+        close(sock);
+    }
+    kill(b.pid, SIGCONT);
+    assert_serves(&b);
+    close(pair[0]);
+    close(pair[1]);
+    assert_int_equal(broker_stop(&b), 0);
+    rmdir(dir);
 }
 
 /* The control socket: its own user's and root's programs alone, which may pass on what somebody else has sent them. */
@@ -291,9 +328,9 @@ static void test_idle_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_that_waits), cmocka_unit_test(test_locked),
-        cmocka_unit_test(test_control),          cmocka_unit_test(test_refused_peer),
-        cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_close_that_waits),  cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_status_takes_none), cmocka_unit_test(test_control),
+        cmocka_unit_test(test_refused_peer),      cmocka_unit_test(test_idle_connections),
     };
 
     return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);
