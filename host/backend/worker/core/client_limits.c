@@ -298,16 +298,37 @@ void wrk_stall_rests(void)
                           memory_order_relaxed);
 }
 
+/* For the dispatcher, which has gaps of its own: it may be in a long call. */
+static _Atomic uint64_t stopped_ns, seen_ns;
+
+static uint64_t stop_in_gap(uint64_t gap)
+{
+    return gap > 2 * (uint64_t)STALL_LOOK_NS ? gap - STALL_LOOK_NS : 0;
+}
+
+bool wrk_stall_stopped(uint64_t now, uint64_t *ns)
+{
+    const uint64_t seen = atomic_load(&seen_ns);
+
+    /* The dispatcher may run before the watching thread does. */
+    *ns = atomic_load(&stopped_ns) + (now > seen ? stop_in_gap(now - seen) : 0);
+    return seen != 0;
+}
+
 bool wrk_stall_look(struct wrk_stall *s, uint64_t round, uint64_t now, uint64_t most_ns)
 {
-    uint64_t issued, ended;
-    const uint64_t gap = s->looked_ns && now > s->looked_ns ? now - s->looked_ns : 0;
+    uint64_t issued = 0, ended = 0;
+    /* the process was stopped or had no processor */
+    const uint64_t stopped = s->looked_ns && now > s->looked_ns ? stop_in_gap(now - s->looked_ns) : 0;
 
-    wrk_provider.sg_operations(&issued, &ended);
+    atomic_store(&stopped_ns, atomic_load(&stopped_ns) + stopped);
+    atomic_store(&seen_ns, now);
+    if (wrk_provider.sg_operations)
+        wrk_provider.sg_operations(&issued, &ended);
     if (!s->looked_ns || round != s->round || ended != s->ended || !(round & 1) || issued == ended)
         s->since_ns = now;
-    else if (gap > 2 * (uint64_t)STALL_LOOK_NS) /* the process was stopped or had no processor */
-        s->since_ns += gap - STALL_LOOK_NS;
+    else
+        s->since_ns += stopped;
     s->looked_ns = now;
     s->round = round;
     s->ended = ended;
@@ -345,8 +366,7 @@ void wrk_stall_watch(struct wrk_worker *w)
     static bool started;
     pthread_t t;
 
-    if (started || !wrk_client_limits.time_s || !wrk_provider.sg_operations ||
-        pthread_create(&t, NULL, watch_dispatcher, w))
+    if (started || !wrk_client_limits.time_s || pthread_create(&t, NULL, watch_dispatcher, w))
         return;
     pthread_detach(t);
     started = true;

@@ -162,8 +162,8 @@ uint64_t wrk_flow_patience(const struct wrk_worker *w);
 void wrk_stall_round(void);
 /* The dispatcher begins its sleep, or has ended it. */
 void wrk_stall_rests(void);
-/* Starts the watching thread where there is a time limit and the provider counts its operations; at the
- * start of the loop and after each change of the limits. */
+/* Starts the watching thread where there is a time limit; at the start of the loop and after each change of the
+ * limits. */
 void wrk_stall_watch(struct wrk_worker *w);
 /* Maximum calls in flight, 0: no limit. With a time limit, no more than a driver takes without waiting. Dispatcher. */
 uint64_t wrk_stall_queue(void);
@@ -174,6 +174,9 @@ struct wrk_stall {
 };
 /* A look. True: work is under way, and for more than most_ns none has ended in the same round; 0: no limit. */
 bool wrk_stall_look(struct wrk_stall *s, uint64_t round, uint64_t now, uint64_t most_ns);
+/* Time for which this process was stopped or had no processor since its start, as the watching thread has
+ * seen it, ns. False: there is no such thread. */
+bool wrk_stall_stopped(uint64_t now, uint64_t *ns);
 /* Begins (`open`) or ends this worker's turn. `bound_ns`: maximum work in flight; 0: unlimited.
  * `number`: of the TURN message, repeated in answers. */
 void wrk_flow_turn(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number);

@@ -67,13 +67,13 @@ static struct {
         CUevent event;
     } events[EVENTS];
     unsigned nmarks, nslots, nevents, reap_at;
-    uint64_t calls;                  /* upper bound of calls in flight */
-    uint64_t cost_ns;                /* their estimated cost */
-    uint64_t unknown, unknown_ns;    /* calls and cost of marks whose completion is unknown */
-    uint64_t done_ns;                /* completion of the latest mark */
-    uint64_t progress_ns, looked_ns; /* state of the time limit */
-    bool held;                       /* a call is held back */
-    bool turns, open, answer;        /* answer: the broker expects one */
+    uint64_t calls;                              /* upper bound of calls in flight */
+    uint64_t cost_ns;                            /* their estimated cost */
+    uint64_t unknown, unknown_ns;                /* calls and cost of marks whose completion is unknown */
+    uint64_t done_ns;                            /* completion of the latest mark */
+    uint64_t progress_ns, looked_ns, stopped_ns; /* state of the time limit */
+    bool held;                                   /* a call is held back */
+    bool turns, open, answer;                    /* answer: the broker expects one */
     bool said_any;
     uint32_t said, number;
     uint64_t bound_ns;
@@ -530,11 +530,16 @@ void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base)
 static void limit_time(struct wrk_worker *w, uint64_t now)
 {
     uint64_t most = (uint64_t)wrk_client_limits.time_s * 1000000000u;
-    uint64_t gap = flow.looked_ns && now > flow.looked_ns ? now - flow.looked_ns : 0;
+    uint64_t gap = flow.looked_ns && now > flow.looked_ns ? now - flow.looked_ns : 0, stopped;
 
-    /* This process was stopped or had no processor, which is not the client's fault. */
-    if (gap > 2 * (uint64_t)LOOK_LIMIT_NS)
+    /* This process was stopped or had no processor, which is not the client's fault. A long call of the
+     * dispatcher is. */
+    if (wrk_stall_stopped(now, &stopped)) {
+        flow.progress_ns += flow.looked_ns && stopped > flow.stopped_ns ? stopped - flow.stopped_ns : 0;
+        flow.stopped_ns = stopped;
+    } else if (gap > 2 * (uint64_t)LOOK_LIMIT_NS) {
         flow.progress_ns += gap - LOOK_LIMIT_NS;
+    }
     flow.looked_ns = now;
     if (!most || !flow.nmarks || flow.progress_ns > now || now - flow.progress_ns <= most)
         return;

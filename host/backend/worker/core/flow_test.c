@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -224,6 +225,31 @@ static void test_queue_of_driver(void **state)
     assert_int_equal(issue_all(1024), 1024);
     wrk_provider.sg_operations = NULL;
     wrk_client_limits.time_s = 0;
+}
+
+/* The dispatcher is in long calls: that is no time for which the process was stopped. */
+static void test_time_limit_in_long_calls(void **state)
+{
+    struct wrk_stall s = {0};
+    pid_t child = fork();
+    int status;
+
+    (void)state;
+    if (!child) {
+        wrk_client_limits.time_s = 1;
+        issue(VGP_cuMemsetD8Async, STREAM(1));
+        for (unsigned i = 0; i < 4; i++) {
+            for (unsigned k = 0; k < 3; k++) {
+                wrk_stall_look(&s, 1, vgb_now_ns(), 0);
+                if (i)
+                    usleep(200000);
+            }
+            wrk_flow_look(&w, true);
+        }
+        _exit(77); /* more than a second has passed, in three calls */
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
 static void test_events(void **state)
@@ -462,10 +488,12 @@ static void test_error_in_all(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(test_queue),        T(test_queue_of_driver), T(test_events), T(test_contexts),
-        T(test_capture),      T(test_turns),           T(test_bound),  T(test_error),
-        T(test_error_in_all), T(test_spare_events),    T(test_costs)};
+    const struct CMUnitTest tests[] = {T(test_queue),           T(test_time_limit_in_long_calls),
+                                       T(test_queue_of_driver), T(test_events),
+                                       T(test_contexts),        T(test_capture),
+                                       T(test_turns),           T(test_bound),
+                                       T(test_error),           T(test_error_in_all),
+                                       T(test_spare_events),    T(test_costs)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }

@@ -77,11 +77,36 @@ static void test_stopped(void **state)
     assert_int_equal(looks(&s, &now, 3, 20), 2);
 }
 
+/* What the dispatcher is told of stops: none while it is in a long call, and each once. */
+static void test_stopped_for_the_dispatcher(void **state)
+{
+    struct wrk_stall s = {0};
+    uint64_t now = 500000 * MS, before, ns;
+
+    (void)state;
+    issued = ended;
+    looks(&s, &now, 3, 1);
+    assert_true(wrk_stall_stopped(now, &before));
+    assert_int_equal(looks(&s, &now, 3, 40), 40); /* 10 s in one round */
+    assert_true(wrk_stall_stopped(now, &ns));
+    assert_int_equal(ns, before);
+    now += 60000 * MS;
+    assert_true(wrk_stall_stopped(now, &ns)); /* it runs first */
+    assert_int_equal(ns - before, 60000 * MS);
+    looks(&s, &now, 3, 2);
+    assert_true(wrk_stall_stopped(now, &ns));
+    assert_int_equal(ns - before, 60000 * MS);
+    issued++;
+    wrk_provider.sg_operations = NULL; /* NVIDIA's driver */
+    assert_int_equal(looks(&s, &now, 3, 20), 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_held, stall_setup),
                                        cmocka_unit_test_setup(test_not_held, stall_setup),
-                                       cmocka_unit_test_setup(test_stopped, stall_setup)};
+                                       cmocka_unit_test_setup(test_stopped, stall_setup),
+                                       cmocka_unit_test_setup(test_stopped_for_the_dispatcher, stall_setup)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
