@@ -95,7 +95,9 @@ SG_EXEC_C := \
 SG_EXEC_OPS := \
 	exec/ops/atom.c \
 	exec/ops/bulk.c \
-	exec/ops/cdp.c \
+	exec/cdp/launch.c \
+	exec/cdp/memory.c \
+	exec/cdp/query.c \
 	exec/ops/cluster.c \
 	exec/ops/control.c \
 	exec/ops/convert.c \

@@ -533,6 +533,7 @@ int main(int argc, char **argv)
     failed += _cmocka_run_group_tests("staged copies", staged_tests, n_staged_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("arrays", array_tests, n_array_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("textures", tex_tests, n_tex_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("nested", nested_tests, n_nested_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("occupancy", occupancy_tests, n_occupancy_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("streams", stream_tests, n_stream_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("thread", thread_tests, n_thread_tests, NULL, NULL);

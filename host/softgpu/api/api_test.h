@@ -68,11 +68,11 @@ void test_alone(const char *options, const char *argument);
 
 extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], thread_tests[],
     watch_tests[], graph_tests[], gnode_tests[], gbranch_tests[], glifetime_tests[], gwork_tests[],
-    library_tests[], occupancy_tests[], module_tests[], stale_tests[], at_once_tests[], target_tests[],
-    staged_tests[], guser_tests[];
+    library_tests[], nested_tests[], occupancy_tests[], module_tests[], stale_tests[], at_once_tests[],
+    target_tests[], staged_tests[], guser_tests[];
 extern const size_t n_memory_tests, n_array_tests, n_tex_tests, n_stream_tests, n_thread_tests, n_watch_tests,
     n_graph_tests, n_gnode_tests, n_gbranch_tests, n_glifetime_tests, n_gwork_tests, n_library_tests,
-    n_occupancy_tests, n_module_tests, n_stale_tests, n_at_once_tests, n_target_tests, n_staged_tests,
-    n_guser_tests;
+    n_nested_tests, n_occupancy_tests, n_module_tests, n_stale_tests, n_at_once_tests, n_target_tests,
+    n_staged_tests, n_guser_tests;
 
 #endif

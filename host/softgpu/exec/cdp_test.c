@@ -15,6 +15,10 @@
     " .param .b64 n, .param .b32 k, .param .b64 s);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 t, .param .b32 v," \
     " .param .b64 n, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Memcpy2DAsync(.param .b64 t, .param .b64 tp, .param .b64 f," \
+    " .param .b64 fp, .param .b64 w, .param .b64 h, .param .b32 k, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Memset2DAsync(.param .b64 t, .param .b64 tp, .param .b32 v," \
+    " .param .b64 w, .param .b64 h, .param .b64 s);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2Malloc(.param .b64 p, .param .b64 n);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2Free(.param .b64 p);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p," \
@@ -148,6 +152,25 @@ static void memory(void)
                "call.uni (q), __cudaCDP2MemcpyAsync, (a, b, c, d, e); ld.param.b32 %r1, [q]; }\n"
                "st.global.u32 [%rd1+4], %r1;\nst.global.u32 [%rd1], 77;\n"),
         (const uint32_t[]){0x05050505, 0, 0}, 3, 1);
+    /* Two rows of 4 bytes are set, 8 bytes apart; two of 8 are copied from there 16 bytes away; a pitch is
+       too small. */
+#define COPY_ROWS(width, height) \
+    "{ .param .b64 t; .param .b64 p; .param .b64 f; .param .b64 g; .param .b64 w; .param .b64 h;\n" \
+    ".param .b32 k; .param .b64 s; .param .b32 q; st.param.b64 [t], %rd1; st.param.b64 [p], 8;\n" \
+    "st.param.b64 [f], %rd3; st.param.b64 [g], 12; st.param.b64 [w], " width "; st.param.b64 [h], " height \
+    ";\n" \
+    "st.param.b32 [k], 3; st.param.b64 [s], 0;\n" \
+    "call.uni (q), __cudaCDP2Memcpy2DAsync, (t, p, f, g, w, h, k, s); ld.param.b32 %r1, [q]; }\n"
+    run("copies and memsets of rows",
+        PARENT(
+            "add.u64 %rd3, %rd1, 64;\n"
+            "{ .param .b64 t; .param .b64 p; .param .b32 v; .param .b64 w; .param .b64 h; .param .b64 s;\n"
+            ".param .b32 q; st.param.b64 [t], %rd3; st.param.b64 [p], 8; st.param.b32 [v], 257;\n"
+            "st.param.b64 [w], 4; st.param.b64 [h], 3; st.param.b64 [s], 0;\n"
+            "call.uni (q), __cudaCDP2Memset2DAsync, (t, p, v, w, h, s); ld.param.b32 %r1, [q]; }\n"
+            "st.global.u32 [%rd1+24], %r1;\n" COPY_ROWS("8", "2") "st.global.u32 [%rd1+28], %r1;\n" COPY_ROWS(
+                "9", "2") "st.global.u32 [%rd1+16], %r1;\n"),
+        (const uint32_t[]){0x01010101, 0, 0, 0x01010101, 12, 0, 0, 0}, 8, 1);
     run("malloc, free, streams",
         PARENT(
             ".local .align 8 .b8 l[16];\nmov.u64 %rd5, l;\ncvta.local.u64 %rd5, %rd5;\n"

@@ -365,7 +365,7 @@ struct sg_cta {
     struct sg_tex_scratch tex;
 };
 
-/* ---- exec/ops/cdp.c: kernels that launch kernels ---- */
+/* ---- exec/cdp/launch.c: kernels that launch kernels ---- */
 typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
 /* Adds the instructions of a grid: the watchdog limits a launch together with all grids it
    causes. */

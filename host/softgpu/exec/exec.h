@@ -69,6 +69,26 @@ struct sg_graph_ops {
     uint64_t (*self)(const struct sg_genv *graph);
 };
 
+/* cudaFuncAttributes of CUDA 13 */
+struct sg_function_attributes {
+    uint64_t shared, constant, local; /* bytes */
+    int32_t threads, registers, ptx_version, binary_version, cache_ca, max_dynamic, carveout;
+    int32_t cluster_must_be_set, cluster[3], cluster_policy, nonportable_cluster;
+    int32_t reserved[17];
+};
+_Static_assert(sizeof(struct sg_function_attributes) == 144, "cudaFuncAttributes");
+
+/* Queries of device code. Called from many threads; each returns a cudaError_t. owner: of the launch. */
+struct sg_query_ops {
+    uint32_t (*device)(void *owner, int32_t *ordinal);
+    uint32_t (*devices)(int32_t *count);
+    uint32_t (*version)(int32_t *runtime);
+    uint32_t (*attribute)(int32_t attribute, int32_t device, int32_t *value);
+    uint32_t (*limit)(void *owner, uint32_t limit, uint64_t *value);
+    uint32_t (*function)(void *owner, struct sg_kernel *k, struct sg_function_attributes *out);
+    uint32_t (*occupancy)(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic, int32_t *blocks);
+};
+
 /* Each takes up to 4 KiB of this process's memory until its grid has ended. */
 #define SG_PENDING_LAUNCHES_MAX 65536u
 
@@ -114,7 +134,9 @@ struct sg_launch {
     bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
     /* Graph operations of device code; they receive graph. NULL: none. */
     const struct sg_graph_ops *graphs;
-    struct sg_genv *graph; /* graph whose node the kernel is, or NULL */
+    struct sg_genv *graph;              /* graph whose node the kernel is, or NULL */
+    const struct sg_query_ops *queries; /* NULL: none */
+    void *owner;                        /* module of the kernel and of those that it launches */
     /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch, at most
        SG_PENDING_LAUNCHES_MAX, which also bounds the total of all grids below it; 0: CUDA's
        default. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "module/module.h"
+#include "softgpu/newer.h"
 
 struct launch_op {
     struct sg_op op;
@@ -29,6 +30,98 @@ static void log_fault(const struct sg_func *f, const struct sg_fault *fault)
         snprintf(text, sizeof(text), "%s", fault->message[0] ? fault->message : f->info.name);
     sg_device_fail(text);
 }
+
+/* ---- queries of kernels: answers of the calls of the same names ---- */
+
+static uint32_t query_device(void *owner, int32_t *ordinal)
+{
+    *ordinal = ((const struct sg_mod *)owner)->ctx->device;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t query_devices(int32_t *count)
+{
+    *count = (int32_t)sg_config.ndevices;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t query_version(int32_t *runtime)
+{
+    *runtime = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+static uint32_t query_attribute(int32_t attribute, int32_t device, int32_t *value)
+{
+    if (attribute <= 0 || attribute >= VGP_DEVICE_ATTRIBUTE_END)
+        return CUDA_ERROR_INVALID_VALUE;
+    SG_CHECK_DEVICE(device);
+    *value = sg_attr(device, (CUdevice_attribute)attribute);
+    return CUDA_SUCCESS;
+}
+
+static uint32_t query_limit(void *owner, uint32_t limit, uint64_t *value)
+{
+    if (limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = ((struct sg_mod *)owner)->ctx->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+#define E_DEVICE_FUNCTION 98u /* cudaErrorInvalidDeviceFunction */
+
+static uint32_t query_function(void *owner, struct sg_kernel *k, struct sg_function_attributes *out)
+{
+    const struct {
+        int attribute;
+        int32_t *to;
+    } all[] = {
+        {CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &out->threads},
+        {CU_FUNC_ATTRIBUTE_NUM_REGS, &out->registers},
+        {CU_FUNC_ATTRIBUTE_PTX_VERSION, &out->ptx_version},
+        {CU_FUNC_ATTRIBUTE_BINARY_VERSION, &out->binary_version},
+        {CU_FUNC_ATTRIBUTE_CACHE_MODE_CA, &out->cache_ca},
+        {CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, &out->max_dynamic},
+        {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &out->carveout},
+        {CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, &out->cluster_must_be_set},
+        {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, &out->cluster[0]},
+        {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, &out->cluster[1]},
+        {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, &out->cluster[2]},
+        {CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, &out->cluster_policy},
+        {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, &out->nonportable_cluster},
+    };
+    SG_AUTO struct sg_func *f = NULL;
+
+    if (sg_mod_func(owner, k, &f) != CUDA_SUCCESS)
+        return E_DEVICE_FUNCTION;
+    out->shared = f->info.static_shared;
+    out->constant = f->mod->const_bytes;
+    out->local = f->info.local_bytes;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        sg_func_attribute(&f->info, &f->set, f->mod->const_bytes, all[i].attribute, all[i].to);
+    return CUDA_SUCCESS;
+}
+
+static uint32_t query_occupancy(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic,
+                                int32_t *blocks)
+{
+    SG_AUTO struct sg_func *f = NULL;
+
+    if (sg_mod_func(owner, k, &f) != CUDA_SUCCESS)
+        return E_DEVICE_FUNCTION;
+    *blocks = sg_occupancy(f, block, dynamic);
+    return CUDA_SUCCESS;
+}
+
+static const struct sg_query_ops launch_queries = {
+    .device = query_device,
+    .devices = query_devices,
+    .version = query_version,
+    .attribute = query_attribute,
+    .limit = query_limit,
+    .function = query_function,
+    .occupancy = query_occupancy,
+};
 
 static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 {
@@ -55,6 +148,8 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .set_conditional = sg_hooks->set_conditional,
         .graphs = sg_hooks->device,
         .graph = sg_genv_now,
+        .queries = &launch_queries,
+        .owner = o->func->mod,
         .pending_launches = (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
     };
     int r;

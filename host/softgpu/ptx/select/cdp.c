@@ -81,6 +81,85 @@ static int call_2(struct sg_dec *d, const char *op, const struct sg_call *c, enu
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
 }
 
+/* nvcc --default-stream per-thread calls NAME_ptsz: the same here, as streams make no difference. */
+static bool is_named(const char *name, const char *want)
+{
+    const size_t n = strlen(want);
+
+    return !strncmp(name, want, n) && (!name[n] || !strcmp(name + n, "_ptsz"));
+}
+
+/* cudaMemcpy2DAsync(to, pitch, from, pitch, width, height, kind, stream);
+   cudaMemset2DAsync(to, pitch, value, width, height, stream) */
+static int queue_rows(struct sg_dec *d, const struct sg_call *c, bool copy)
+{
+    const uint32_t rows = copy ? 4 : 3;
+    uint32_t f[5];
+
+    f[0] = sg_temp(d, SG_TY_U64);
+    f[1] = sg_call_arg(d, &c->args[0], SG_TY_U64);
+    f[2] = sg_call_arg(d, &c->args[1], SG_TY_U64);
+    f[3] = sg_call_arg(d, &c->args[2], copy ? SG_TY_U64 : SG_TY_U32);
+    f[4] = copy ? sg_call_arg(d, &c->args[3], SG_TY_U64) : NONE;
+    sg_emit_x(d, copy ? "cdp.copy.rows" : "cdp.set.rows", f, SG_F_D,
+              SG_F_A | SG_F_B | SG_F_C | (copy ? SG_F_E : 0));
+    f[1] = f[0];
+    f[0] = sg_temp(d, SG_TY_U32);
+    f[2] = sg_call_arg(d, &c->args[rows], SG_TY_U64);
+    f[3] = sg_call_arg(d, &c->args[rows + 1], SG_TY_U64);
+    f[4] = sg_call_arg(d, &c->args[copy ? 7 : 5], SG_TY_U64);
+    sg_emit_x(d, "cdp.rows", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
+}
+
+/* Queries: each writes through the pointer that comes first. */
+static const struct {
+    const char *name, *op;
+    uint32_t nargs;
+    uint32_t used;
+    enum sg_type type[4]; /* of the arguments that are used */
+} queries[] = {
+    {"GetDevice", "cdp.device", 1, 1, {SG_TY_U64}},
+    {"GetDeviceCount", "cdp.devices", 1, 1, {SG_TY_U64}},
+    {"RuntimeGetVersion", "cdp.version", 1, 1, {SG_TY_U64}},
+    {"DeviceGetAttribute", "cdp.attribute", 3, 3, {SG_TY_U64, SG_TY_U32, SG_TY_U32}},
+    {"DeviceGetLimit", "cdp.limit", 2, 2, {SG_TY_U64, SG_TY_U32}},
+    {"FuncGetAttributes", "cdp.function", 2, 2, {SG_TY_U64, SG_TY_U64}},
+    {"OccupancyMaxActiveBlocksPerMultiprocessor",
+     "cdp.occupancy",
+     4,
+     4,
+     {SG_TY_U64, SG_TY_U64, SG_TY_U32, SG_TY_U64}},
+    /* cudaOccupancyDisableCachingOverride makes no difference: nothing is cached. */
+    {"OccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+     "cdp.occupancy",
+     5,
+     4,
+     {SG_TY_U64, SG_TY_U64, SG_TY_U32, SG_TY_U64}},
+};
+
+static bool call_query(struct sg_dec *d, const char *name, const struct sg_call *c)
+{
+    static const uint32_t field[] = {0, SG_F_A, SG_F_B, SG_F_C, SG_F_E};
+
+    for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+        uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, used = 0;
+
+        if (!is_named(name, queries[i].name) || c->nargs != queries[i].nargs)
+            continue;
+        f[0] = sg_temp(d, SG_TY_U32);
+        for (uint32_t k = 0; k < queries[i].used; k++) {
+            f[k + 1] = sg_call_arg(d, &c->args[k], queries[i].type[k]);
+            used |= field[k + 1];
+        }
+        sg_emit_x(d, queries[i].op, f, SG_F_D, used);
+        if (!d->err)
+            sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
+        return true;
+    }
+    return false;
+}
+
 static const struct {
     const char *name, *op;
     uint32_t nargs;
@@ -118,14 +197,6 @@ static int call_event(struct sg_dec *d, const struct sg_call *c, uint32_t event)
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
 }
 
-/* nvcc --default-stream per-thread calls NAME_ptsz: the same here, as streams make no difference. */
-static bool is_named(const char *name, const char *want)
-{
-    const size_t n = strlen(want);
-
-    return !strncmp(name, want, n) && (!name[n] || !strcmp(name + n, "_ptsz"));
-}
-
 #define PREFIX "__cudaCDP2"
 
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
@@ -149,6 +220,13 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         queue_memory(d, c, name[3] == 'c');
         return true;
     }
+    if ((is_named(name, "Memcpy2DAsync") && c->nargs == 8) ||
+        (is_named(name, "Memset2DAsync") && c->nargs == 6)) {
+        queue_rows(d, c, name[3] == 'c');
+        return true;
+    }
+    if (call_query(d, name, c))
+        return true;
     if (!strcmp(name, "GetErrorString") && c->nargs == 1) {
         uint32_t r = sg_temp(d, SG_TY_U64);
 

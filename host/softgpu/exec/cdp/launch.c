@@ -6,60 +6,26 @@
  * (CUDA 12 has no such call), so programs cannot distinguish this from children that run
  * concurrently.
  */
-#include "exec/ops/handler.h"
+#include "exec/cdp/cdp.h"
 #include "exec/heap.h"
 #include "exec/code.h"
-#include "memory/grace.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* cudaError_t values */
-#define E_INVALID 1u
-#define E_MEMORY 2u
-#define E_CONFIGURATION 9u
-#define E_DEPTH 65u
-#define E_PENDING 69u /* cudaErrorLaunchPendingCountExceeded */
-#define E_FUNCTION 98u
-#define STREAM_TAIL 3u /* cudaStreamTailLaunch */
-#define DEPTH_MAX 24u  /* CUDA: grids within grids */
+#define DEPTH_MAX 24u /* CUDA: grids within grids */
 #define PENDING_DEFAULT 2048u
 /* threads per grid with a stored last error: the list is searched linearly */
 #define ERRORS_MAX 4096u
 
-/* A kernel, or a copy or memset when kernel is NULL. */
-struct child {
-    struct child *next;
-    struct sg_kernel *kernel;
-    uint64_t to, from, bytes;
-    int value;       /* -1: a copy */
-    uint64_t buffer; /* allocated in the device heap until the launch */
-    u32 grid[3], block[3], dynamic;
-    bool tail;
-    uint8_t *params;
-};
-
 /* The last error of a thread. Errors are rare: a list. */
-struct error {
-    struct error *next;
+struct sg_cdp_error {
+    struct sg_cdp_error *next;
     u32 ctaid[3], tid[3], code;
 };
 
-struct sg_children {
-    pthread_mutex_t lock;
-    struct error *errors;
-    struct child *waiting; /* have a buffer, are not launched */
-    struct child *first, **last;
-    u32 n, nerrors, depth;
-    u32 *total;      /* atomic: `n` of all grids of the tree */
-    uint64_t *taken; /* warp instructions of the whole tree */
-    uint64_t streams;
-};
-
-/* Counts another child. Returns false if there are too many. Under the lock. */
-static bool count_child(const struct sg_launch *l, struct sg_children *k)
+bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k)
 {
     const u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
 
@@ -76,7 +42,7 @@ static void uncount_child(struct sg_children *k)
     k->n--;
 }
 
-static bool is_of(const struct error *e, const struct sg_warp *w, u32 lane)
+static bool is_of(const struct sg_cdp_error *e, const struct sg_warp *w, u32 lane)
 {
     for (int i = 0; i < 3; i++)
         if (e->ctaid[i] != w->cta->ctaid[i] || e->tid[i] != w->tid[i][lane])
@@ -84,11 +50,10 @@ static bool is_of(const struct error *e, const struct sg_warp *w, u32 lane)
     return true;
 }
 
-/* Stores code, unless it is 0, as the last error of the thread, and returns it. */
-static u32 set_last_error(struct sg_warp *w, u32 lane, u32 code)
+u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code)
 {
     struct sg_children *k = w->cta->launch->children;
-    struct error *e;
+    struct sg_cdp_error *e;
 
     if (!code)
         return 0;
@@ -118,7 +83,7 @@ static int last_errors(struct sg_warp *w, const struct sg_insn *in, bool reset)
     pthread_mutex_lock(&k->lock);
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
-        struct error *e = k->errors;
+        struct sg_cdp_error *e = k->errors;
 
         while (e && !is_of(e, w, i))
             e = e->next;
@@ -184,9 +149,9 @@ HANDLER(cdp_error_string)
     return SG_NEXT;
 }
 
-static void child_free(struct child *c)
+static void child_free(struct sg_child *c)
 {
-    if (c->buffer)
+    if (c->kernel && c->buffer)
         sg_heap_free(c->buffer);
     free(c->params);
     free(c);
@@ -208,7 +173,7 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
 {
     struct sg_children *k = l->children;
     struct sg_kernel *kernel = l->kernel->ops->at(l->kernel, address);
-    struct child *c;
+    struct sg_child *c;
 
     *code = !kernel                                   ? E_FUNCTION
             : !shape_ok(grid, block, kernel->cluster) ? E_CONFIGURATION
@@ -224,7 +189,7 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     memcpy(c->grid, grid, sizeof(c->grid));
     memcpy(c->block, block, sizeof(c->block));
     pthread_mutex_lock(&k->lock);
-    if (!count_child(l, k)) {
+    if (!sg_cdp_count(l, k)) {
         *code = E_PENDING;
     } else {
         c->buffer = sg_heap_alloc(kernel->param_bytes ? kernel->param_bytes : 1);
@@ -243,11 +208,10 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     return c->buffer;
 }
 
-/* The link to the waiting child with this buffer. NULL: none. Under the lock. */
-static struct child **child_waiting(struct sg_children *k, uint64_t buffer)
+struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel)
 {
-    for (struct child **p = &k->waiting; *p; p = &(*p)->next)
-        if ((*p)->buffer == buffer)
+    for (struct sg_child **p = &k->waiting; *p; p = &(*p)->next)
+        if ((*p)->buffer == buffer && !(*p)->kernel == !kernel)
             return p;
     return NULL;
 }
@@ -257,7 +221,7 @@ static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
     u32 r = E_INVALID;
 
     pthread_mutex_lock(&k->lock);
-    struct child **p = child_waiting(k, buffer), *c = p ? *p : NULL;
+    struct sg_child **p = sg_cdp_waiting(k, buffer, true), *c = p ? *p : NULL;
 
     if (c) {
         const u32 n = c->kernel->param_bytes;
@@ -279,59 +243,6 @@ static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
     return r;
 }
 
-static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value, u64 bytes, u64 stream)
-{
-    struct sg_children *k = l->children;
-    struct child *c = calloc(1, sizeof(*c));
-    bool room;
-
-    if (!c)
-        return E_MEMORY;
-    c->to = to;
-    c->from = from;
-    c->value = value;
-    c->bytes = bytes;
-    c->tail = stream == STREAM_TAIL;
-    pthread_mutex_lock(&k->lock);
-    room = count_child(l, k);
-    if (room) {
-        *k->last = c;
-        k->last = &c->next;
-    }
-    pthread_mutex_unlock(&k->lock);
-    if (!room)
-        free(c);
-    return room ? 0 : E_PENDING;
-}
-
-HANDLER(cdp_memcpy)
-{
-    u32 *d = DST(u32, d);
-
-    for (u32 m = w->mask; m; m &= m - 1) {
-        const u32 i = (u32)__builtin_ctz(m);
-
-        d[i] = set_last_error(w, i,
-                              memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1,
-                                            SRC(u64, c)[i], SRC(u64, e)[i]));
-    }
-    return SG_NEXT;
-}
-
-HANDLER(cdp_memset)
-{
-    u32 *d = DST(u32, d);
-
-    for (u32 m = w->mask; m; m &= m - 1) {
-        const u32 i = (u32)__builtin_ctz(m);
-
-        d[i] = set_last_error(w, i,
-                              memory_launch(w->cta->launch, SRC(u64, a)[i], 0, (int)(SRC(u32, b)[i] & 255),
-                                            SRC(u64, c)[i], SRC(u64, e)[i]));
-    }
-    return SG_NEXT;
-}
-
 HANDLER(cdp_buffer)
 {
     const struct sg_launch *l = w->cta->launch;
@@ -347,7 +258,7 @@ HANDLER(cdp_buffer)
 
         d[i] = child_new(l, SRC(u64, a)[i], grid, block, &code);
         if (!d[i])
-            set_last_error(w, i, code);
+            sg_cdp_error(w, i, code);
     }
     return SG_NEXT;
 }
@@ -360,7 +271,7 @@ HANDLER(cdp_shared)
         const u32 i = (u32)__builtin_ctz(m);
 
         pthread_mutex_lock(&k->lock);
-        struct child **p = child_waiting(k, SRC(u64, a)[i]);
+        struct sg_child **p = sg_cdp_waiting(k, SRC(u64, a)[i], true);
 
         if (p)
             (*p)->dynamic = SRC(u32, b)[i];
@@ -376,26 +287,9 @@ HANDLER(cdp_launch)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = set_last_error(w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i]));
+        d[i] = sg_cdp_error(w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i]));
     }
     return SG_NEXT;
-}
-
-/* Writes 8 bytes through the thread's pointer. */
-static bool put64(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, u64 v)
-{
-    u32 local = 0;
-    void *p = sg_resolve(w, in, lane, SG_SP_GENERIC, at, 8, 8, true, &local);
-
-    if (!p)
-        return false;
-    if (!local) {
-        memcpy(p, &v, 8);
-        return true;
-    }
-    memcpy(sg_local_word(w, lane, local - 1), &v, 4);
-    memcpy(sg_local_word(w, lane, local + 3), (const u8 *)&v + 4, 4);
-    return true;
 }
 
 HANDLER(cdp_malloc)
@@ -406,11 +300,11 @@ HANDLER(cdp_malloc)
         const u32 i = (u32)__builtin_ctz(m);
         const u64 got = sg_heap_alloc(SRC(u64, b)[i]);
 
-        if (!put64(w, in, i, SRC(u64, a)[i], got)) {
+        if (!sg_cdp_put(w, in, i, SRC(u64, a)[i], &got, 8)) {
             sg_heap_free(got);
             return SG_FAULTED;
         }
-        d[i] = set_last_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
+        d[i] = sg_cdp_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
     }
     return SG_NEXT;
 }
@@ -422,7 +316,7 @@ HANDLER(cdp_free)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = set_last_error(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID);
+        d[i] = sg_cdp_error(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID);
     }
     return SG_NEXT;
 }
@@ -436,9 +330,9 @@ HANDLER(cdp_stream)
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
-        const u64 n = __atomic_add_fetch(&k->streams, 1, __ATOMIC_RELAXED);
+        const u64 stream = __atomic_add_fetch(&k->streams, 1, __ATOMIC_RELAXED) * 256;
 
-        if (!put64(w, in, i, SRC(u64, a)[i], n * 256))
+        if (!sg_cdp_put(w, in, i, SRC(u64, a)[i], &stream, 8))
             return SG_FAULTED;
         d[i] = 0;
     }
@@ -452,7 +346,7 @@ HANDLER(cdp_stream_end)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = set_last_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
+        d[i] = sg_cdp_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
     }
     return SG_NEXT;
 }
@@ -465,8 +359,6 @@ const struct sg_opdef sg_ops_cdp[] = {
     ROWR(cdp_free, "cdp.free", SG_R_CDP, 0, OUT(u32), IN(u64)),
     ROWR(cdp_stream, "cdp.stream", SG_R_CDP, 0, OUT(u32), IN(u64), OPT(IN(u32))),
     ROWR(cdp_stream_end, "cdp.stream.end", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_memcpy, "cdp.memcpy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64)),
-    ROWR(cdp_memset, "cdp.memset", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u64), IN(u64)),
     ROWR(cdp_error, "cdp.error", SG_R_CDP, 0, OUT(u32)),
     ROWR(cdp_error_peek, "cdp.error.peek", SG_R_CDP, 0, OUT(u32)),
     ROWR(cdp_error_string, "cdp.error.string", SG_R_CDP, 0, OUT(u64), IN(u32)),
@@ -495,44 +387,12 @@ static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
 static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
                              u32 *total, uint64_t *taken);
 
-static bool reach_memory(const struct sg_launch *l, u64 at, u64 n, bool write)
-{
-    struct sg_mem_range hit;
-    u64 base, end;
-
-    sg_heap_range(&base, &end);
-    return (end && sg_span_has(base, end - base, at, n)) || sg_mem_check(l->mem, at, n, write, &hit);
-}
-
-static int run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct child *c)
-{
-    bool copy = c->value < 0;
-
-    if (!c->bytes)
-        return 0;
-    sg_grace_enter();
-    if (!reach_memory(l, c->to, c->bytes, true) || (copy && !reach_memory(l, c->from, c->bytes, false))) {
-        memset(fault, 0, sizeof(*fault));
-        fault->result = SG_ERR_ADDRESS;
-        snprintf(fault->message, sizeof(fault->message),
-                 "%s of %llu bytes by a kernel: to 0x%llx%s: no memory of the device",
-                 copy ? "copy" : "memset", (unsigned long long)c->bytes, (unsigned long long)c->to,
-                 copy ? ", or from where it comes" : "");
-    } else if (copy) {
-        memmove((void *)(uintptr_t)c->to, (const void *)(uintptr_t)c->from, c->bytes);
-    } else {
-        memset((void *)(uintptr_t)c->to, c->value, c->bytes);
-    }
-    sg_grace_leave();
-    return fault->result;
-}
-
 static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid,
                         struct sg_children *k, bool tail)
 {
     int r = 0;
 
-    for (struct child *c = k->first; c && !r; c = c->next) {
+    for (struct sg_child *c = k->first; c && !r; c = c->next) {
         struct sg_launch one = *l;
 
         if (c->tail != tail)
@@ -541,7 +401,7 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         if (r)
             break;
         if (!c->kernel) {
-            r = run_memory(l, fault, c);
+            r = sg_cdp_run_memory(l, fault, c);
             continue;
         }
         one.kernel = c->kernel;
@@ -574,13 +434,13 @@ static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, 
     if (!r && k.first)
         r = run_children(l, fault, grid, &k, true);
     __atomic_sub_fetch(total, k.n, __ATOMIC_RELAXED);
-    for (struct child *c; (c = k.first ? k.first : k.waiting) != NULL; child_free(c)) {
+    for (struct sg_child *c; (c = k.first ? k.first : k.waiting) != NULL; child_free(c)) {
         if (k.first)
             k.first = c->next;
         else
             k.waiting = c->next;
     }
-    for (struct error *e; (e = k.errors) != NULL; free(e))
+    for (struct sg_cdp_error *e; (e = k.errors) != NULL; free(e))
         k.errors = e->next;
     pthread_mutex_destroy(&k.lock);
     return r;

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that launch kernels: what the handlers of the device runtime share. */
+#ifndef SG_EXEC_CDP_H
+#define SG_EXEC_CDP_H
+
+#include "exec/ops/handler.h"
+
+#include <pthread.h>
+
+/* cudaError_t values */
+#define E_INVALID 1u
+#define E_MEMORY 2u
+#define E_CONFIGURATION 9u
+#define E_DEPTH 65u
+#define E_PENDING 69u /* cudaErrorLaunchPendingCountExceeded */
+#define E_PITCH 12u   /* cudaErrorInvalidPitchValue */
+#define E_FUNCTION 98u
+#define E_NOT_SUPPORTED 801u
+#define STREAM_TAIL 3u /* cudaStreamTailLaunch */
+
+/* A kernel, or a copy or memset when kernel is NULL. */
+struct sg_child {
+    struct sg_child *next;
+    struct sg_kernel *kernel;
+    uint64_t to, from;                            /* addresses */
+    uint64_t to_pitch, from_pitch, width, height; /* rows and their distances, bytes */
+    int value;                                    /* -1: a copy */
+    /* name until the launch: the parameter buffer of a kernel, in the device heap; an odd number for memory */
+    uint64_t buffer;
+    u32 grid[3], block[3], dynamic;
+    bool tail;
+    uint8_t *params;
+};
+
+struct sg_children {
+    pthread_mutex_t lock;
+    struct sg_cdp_error *errors;
+    struct sg_child *waiting; /* have a buffer, are not launched */
+    struct sg_child *first, **last;
+    u32 n, nerrors, depth;
+    u32 *total;      /* atomic: `n` of all grids of the tree */
+    uint64_t *taken; /* warp instructions of the whole tree */
+    uint64_t streams, rects;
+};
+
+/* ---- exec/cdp/launch.c ---- */
+
+/* Counts another child. Returns false if there are too many. Under the lock. */
+bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k);
+/* The link to the waiting kernel, or operation on memory, with this buffer. NULL: none. Under the lock. */
+struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel);
+/* Stores code, unless it is 0, as the last error of the thread, and returns it. */
+u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code);
+
+/* ---- exec/cdp/memory.c: copies and memsets ---- */
+int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c);
+
+/* ---- exec/cdp/query.c ---- */
+
+/* Writes n bytes, a multiple of 4, through the thread's pointer. Returns false after a fault. */
+bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n);
+
+#endif
