@@ -311,6 +311,9 @@ void sg_urefs_clear(struct sg_urefs *l);
 /* The nodes of g behind handles, each with a reference; 1 if a node is not in g. */
 CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out);
 CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out);
+/* The same for the dependencies of a new node: 1, too, if a node occurs twice. */
+CUresult sg_dependencies_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                                    struct sg_node ***out);
 void sg_nodes_put(struct sg_node **nodes, size_t n); /* nodes may be NULL */
 
 void sg_front_clear(struct sg_front *f);

@@ -329,7 +329,7 @@ static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNo
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
     if (out && (!n || dependencies))
-        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+        r = sg_dependencies_get_locked(g, dependencies, n, &deps);
     if (r == CUDA_SUCCESS)
         r = sg_node_new(g, type, NULL, deps, n, &node);
     sg_nodes_put(deps, n);

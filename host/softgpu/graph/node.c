@@ -344,6 +344,41 @@ CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, siz
     return CUDA_SUCCESS;
 }
 
+static int compare_nodes(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t) * (struct sg_node *const *)a,
+                    y = (uintptr_t) * (struct sg_node *const *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+CUresult sg_dependencies_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
+                                    struct sg_node ***out)
+{
+    struct sg_node **sorted;
+    CUresult r = n > g->n ? CUDA_ERROR_INVALID_VALUE : sg_nodes_get_locked(g, handles, n, out);
+
+    if (r != CUDA_SUCCESS || n < 2)
+        return r;
+    sorted = malloc(n * sizeof(*sorted));
+    if (sorted) {
+        memcpy(sorted, *out, n * sizeof(*sorted));
+        qsort(sorted, n, sizeof(*sorted), compare_nodes);
+        for (size_t i = 1; i < n && r == CUDA_SUCCESS; i++)
+            if (sorted[i] == sorted[i - 1])
+                r = sg_fail(CUDA_ERROR_INVALID_VALUE,
+                            "a dependency of a new node occurs twice"); /* documented */
+    } else {
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    free(sorted);
+    if (r != CUDA_SUCCESS) {
+        sg_nodes_put(*out, n);
+        *out = NULL;
+    }
+    return r;
+}
+
 CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
 {
     CUresult r;
@@ -364,7 +399,7 @@ CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *depen
 
     pthread_mutex_lock(&sg_graph_lock);
     if (g && out && (!n || dependencies))
-        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+        r = sg_dependencies_get_locked(g, dependencies, n, &deps);
     if (r == CUDA_SUCCESS) {
         r = sg_node_new(g, type, op, deps, n, &node);
         op = NULL;

@@ -343,10 +343,40 @@ static void test_cooperative(void **state)
     ctx_end(c);
 }
 
+/* A new node's dependencies have no duplicates; nothing is added otherwise. */
+static void test_duplicates(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph g = new_graph();
+    CUgraphNode n[2], twice[3], out;
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+                                        .bytesize = 64};
+    size_t count = 0;
+
+    (void)state;
+    OK(cuGraphAddEmptyNode(&n[0], g, NULL, 0));
+    OK(cuGraphAddEmptyNode(&n[1], g, NULL, 0));
+    twice[0] = twice[2] = n[0];
+    twice[1] = n[1];
+    IS(cuGraphAddEmptyNode(&out, g, twice, 3), INVALID_VALUE);
+    IS(cuGraphAddMemAllocNode(&out, g, (CUgraphNode[]){n[1], n[1]}, 2, &alloc), INVALID_VALUE);
+    IS(cuGraphAddDependencies(g, (CUgraphNode[]){n[0], n[0]}, (CUgraphNode[]){n[1], n[1]}, 2), INVALID_VALUE);
+    OK(cuGraphGetNodes(g, NULL, &count));
+    assert_int_equal(count, 2);
+    OK(cuGraphAddEmptyNode(&out, g, twice, 2));
+    OK(cuGraphDestroy(g));
+    ctx_end(c);
+}
+
 const struct CMUnitTest gnode_tests[] = {
-    cmocka_unit_test(test_cooperative),       cmocka_unit_test(test_peak),
-    cmocka_unit_test(test_dormant),           cmocka_unit_test(test_condition_ends),
-    cmocka_unit_test(test_condition_context), cmocka_unit_test(test_update),
+    cmocka_unit_test(test_cooperative),
+    cmocka_unit_test(test_peak),
+    cmocka_unit_test(test_dormant),
+    cmocka_unit_test(test_condition_ends),
+    cmocka_unit_test(test_condition_context),
+    cmocka_unit_test(test_update),
     cmocka_unit_test(test_captured_memop),
+    cmocka_unit_test(test_duplicates),
 };
 const size_t n_gnode_tests = sizeof(gnode_tests) / sizeof(gnode_tests[0]);
