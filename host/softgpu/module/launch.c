@@ -415,7 +415,8 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p,
                                   p->kernelParams,
                                   p->extra,
                                   {0, 0, 0},
-                                  false};
+                                  false,
+                                  NULL};
 
     if (a)
         memcpy(q.cluster, a->cluster, sizeof(q.cluster));

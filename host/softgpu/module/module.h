@@ -207,8 +207,9 @@ struct sg_launch_request {
     CUstream stream;
     bool cooperative;
     void **params, **extra;
-    unsigned cluster[3]; /* blocks per cluster; 0,0,0: not specified */
-    bool preferred;      /* a preferred cluster dimension came with it */
+    unsigned cluster[3];                /* blocks per cluster; 0,0,0: not specified */
+    bool preferred;                     /* a preferred cluster dimension came with it */
+    const CUaccessPolicyWindow *window; /* NULL: none */
 };
 /* Makes all checks that can be made at the call; then creates the operation. green: the green
    context whose multiprocessors it uses, or NULL. */

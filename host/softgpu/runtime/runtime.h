@@ -320,4 +320,7 @@ void sg_tls_streams_forget(void);
  */
 void sg_books(char *text, size_t size);
 
+/* Checks an access policy window as cuda.h documents it; 1. */
+CUresult sg_window_check(int device, const CUaccessPolicyWindow *w);
+
 #endif

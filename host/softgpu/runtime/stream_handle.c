@@ -120,3 +120,17 @@ CUresult sg_stream_get_any(CUstream h, struct sg_stream **out)
         return r;
     return sg_stream_get(ctx, h, out);
 }
+
+CUresult sg_window_check(int device, const CUaccessPolicyWindow *w)
+{
+    const int most = sg_attr(device, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE);
+
+    if (w->num_bytes > (size_t)most)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "an access policy window of %zu bytes, at most %d",
+                       w->num_bytes, most);
+    if ((unsigned)w->hitProp > CU_ACCESS_PROPERTY_PERSISTING ||
+        (unsigned)w->missProp > CU_ACCESS_PROPERTY_STREAMING)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "an access policy window with hitProp %d, missProp %d",
+                       (int)w->hitProp, (int)w->missProp);
+    return CUDA_SUCCESS;
+}

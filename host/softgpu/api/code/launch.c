@@ -13,7 +13,9 @@ static CUresult launch_request(const struct sg_launch_request *q)
     SG_CTX(ctx);
     if (!q->f)
         return CUDA_ERROR_INVALID_HANDLE;
-    r = sg_stream_get(ctx, q->stream, &s);
+    r = q->window ? sg_window_check(ctx->device, q->window) : CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
+        r = sg_stream_get(ctx, q->stream, &s);
     if (r == CUDA_SUCCESS)
         r = sg_launch_build(ctx, s->green, q, &op);
     return r == CUDA_SUCCESS ? sg_issue(s, op, SG_ISSUE_ASYNC) : r;
@@ -35,7 +37,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                   kernelParams,
                                   extra,
                                   {0, 0, 0},
-                                  false};
+                                  false,
+                                  NULL};
 
     return launch_request(&q);
 }
@@ -54,7 +57,8 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                   kernelParams,
                                   NULL,
                                   {0, 0, 0},
-                                  false};
+                                  false,
+                                  NULL};
 
     return launch_request(&q);
 }
@@ -79,6 +83,8 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
 {
     if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
         q->cooperative = a->value.cooperative != 0;
+    if (a->id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)
+        q->window = &a->value.accessPolicyWindow;
     if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
         return sg_cluster_dimension(a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z,
                                     q->cluster);
@@ -135,7 +141,8 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
                                   kernelParams,
                                   extra,
                                   {0, 0, 0},
-                                  false};
+                                  false,
+                                  NULL};
 
     for (unsigned i = 0; i < c->numAttrs; i++) {
         CUresult r = apply_attribute(&q, &c->attrs[i]);

@@ -303,6 +303,11 @@ static CUresult set_attribute_locked(struct sg_node *n, CUkernelNodeAttrID attr,
                                      a.cluster);
         return r == CUDA_SUCCESS ? set_launch_locked(n, &a) : r;
     }
+    if (attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW) {
+        r = sg_window_check(sg_launch_ctx(n->gop->op)->device, &value->accessPolicyWindow);
+        if (r != CUDA_SUCCESS)
+            return r;
+    }
     if (!n->attrs && !(n->attrs = calloc(SG_ATTRS, sizeof(*n->attrs))))
         return CUDA_ERROR_OUT_OF_MEMORY;
     n->attrs[attr] = *value;

@@ -369,6 +369,56 @@ static void test_duplicates(void **state)
     ctx_end(c);
 }
 
+/* Each call that takes an access policy window checks it. */
+static void test_window(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph g = new_graph();
+    CUmodule m = NULL;
+    CUfunction f = get_kernel(&m, "fill");
+    CUdeviceptr p;
+    unsigned value = 1, n = 0;
+    void *args[] = {&p, &value, &n};
+    CUDA_KERNEL_NODE_PARAMS_v2 kp = {.func = f,
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 1,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = args};
+    CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW};
+    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, NULL, &a, 1};
+    CUaccessPolicyWindow *w = &a.value.accessPolicyWindow;
+    CUgraphNode k;
+    CUstream s;
+    int most;
+
+    (void)state;
+    OK(cuMemAlloc_v2(&p, 64));
+    OK(cuStreamCreate(&s, 0));
+    OK(cuGraphAddKernelNode_v2(&k, g, NULL, 0, &kp));
+    OK(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, 0));
+    for (int i = 0; i < 5; i++) {
+        const CUresult want = i == 1 || i == 4 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+        memset(&a.value, 0, sizeof(a.value));
+        w->num_bytes = (size_t)most + (i == 0);
+        w->hitRatio = 0.5f;
+        w->hitProp = i == 2 ? (CUaccessProperty)3 : CU_ACCESS_PROPERTY_PERSISTING;
+        w->missProp = i == 3 ? CU_ACCESS_PROPERTY_PERSISTING : CU_ACCESS_PROPERTY_STREAMING;
+        assert_int_equal(cuStreamSetAttribute(s, a.id, &a.value), want);
+        assert_int_equal(cuGraphKernelNodeSetAttribute(k, a.id, &a.value), want);
+        assert_int_equal(cuLaunchKernelEx(&config, f, args, NULL), want);
+    }
+    OK(cuCtxSynchronize());
+    OK(cuStreamDestroy_v2(s));
+    OK(cuGraphDestroy(g));
+    OK(cuMemFree_v2(p));
+    OK(cuModuleUnload(m));
+    ctx_end(c);
+}
+
 const struct CMUnitTest gnode_tests[] = {
     cmocka_unit_test(test_cooperative),
     cmocka_unit_test(test_peak),
@@ -378,5 +428,6 @@ const struct CMUnitTest gnode_tests[] = {
     cmocka_unit_test(test_update),
     cmocka_unit_test(test_captured_memop),
     cmocka_unit_test(test_duplicates),
+    cmocka_unit_test(test_window),
 };
 const size_t n_gnode_tests = sizeof(gnode_tests) / sizeof(gnode_tests[0]);

@@ -128,13 +128,14 @@ CUresult sgd_cuStreamGetAttribute(struct sg_stream *s, CUstreamAttrID attr, CUst
 
 CUresult sgd_cuStreamSetAttribute(struct sg_stream *s, CUstreamAttrID attr, const CUstreamAttrValue *param)
 {
+    CUresult r;
+
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        if (param->accessPolicyWindow.num_bytes >
-            (size_t)sg_attr(s->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE))
-            return CUDA_ERROR_INVALID_VALUE;
-        s->window = param->accessPolicyWindow;
-        return CUDA_SUCCESS;
+        r = sg_window_check(s->ctx->device, &param->accessPolicyWindow);
+        if (r == CUDA_SUCCESS)
+            s->window = param->accessPolicyWindow;
+        return r;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
         if (param->syncPolicy < CU_SYNC_POLICY_AUTO || param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
             return CUDA_ERROR_INVALID_VALUE;
