@@ -129,6 +129,8 @@ struct sg_code {
     uint32_t mxcsr;
     bool ordered;    /* adds floating-point numbers atomically: the result depends on block order */
     bool launches;   /* calls the device runtime: kernels that launch kernels */
+    bool prints;     /* calls printf() */
+    bool allocates;  /* calls malloc() or free() */
     bool asks_const; /* has an isspacep of .const or .global, for which const_space is set */
     const struct sg_const_space *const_space; /* the module's */
     struct sg_ahead ahead[SG_AHEAD_COUNT];

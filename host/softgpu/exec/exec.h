@@ -60,6 +60,7 @@ struct sg_kernel_info {
     uint32_t ptx_target;    /* e.g. 80 for .target sm_80 */
     uint32_t ptx_version;   /* e.g. 90 for .version 9.0 */
     bool launches;          /* uses the device runtime (CUDA Dynamic Parallelism) */
+    bool prints, allocates; /* calls printf(); malloc() or free() */
 };
 
 /* Called from many threads; each returns a cudaError_t. self: name of the graph, or 0. */

@@ -123,6 +123,23 @@ static const struct sg_query_ops launch_queries = {
     .occupancy = query_occupancy,
 };
 
+/* A kernel that prints or allocates fixes these limits of its context. */
+static void launch_fix_limits(const struct launch_op *o)
+{
+    struct sg_ctx *ctx = o->func->mod->ctx;
+
+    if (o->func->info.prints)
+        ctx->printed = true;
+    if (o->func->info.allocates)
+        ctx->allocated = true;
+}
+
+static void launch_issued(struct sg_op *op, struct sg_stream *s)
+{
+    (void)s;
+    launch_fix_limits((const struct launch_op *)op);
+}
+
 static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 {
     struct launch_op *o = (struct launch_op *)op;
@@ -154,6 +171,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     };
     int r;
 
+    launch_fix_limits(o); /* nodes of graphs are not issued */
     sg_texset_init(&textures, o->func->mod->ctx);
     r = sg_exec_launch(&l, &fault);
     sg_texset_clear(&textures);
@@ -384,6 +402,7 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
         return r;
     }
     o->op.run = launch_run;
+    o->op.issued = launch_issued;
     o->op.node_type = CU_GRAPH_NODE_TYPE_KERNEL;
     o->op.drop = launch_drop;
     memcpy(o->grid, q->grid, sizeof(o->grid));

@@ -219,6 +219,8 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     info->static_shared = k->code.static_shared;
     info->local_bytes = k->code.local_bytes;
     info->launches = k->code.launches;
+    info->prints = k->code.prints;
+    info->allocates = k->code.allocates;
     regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST : k->code.num_regs;
     info->num_regs = regs > limit ? limit : regs;
 }

@@ -273,6 +273,7 @@ static void reset_settings(struct sg_ctx *ctx)
     ctx->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    ctx->printed = ctx->allocated = false;
     ctx->cache_config = CU_FUNC_CACHE_PREFER_NONE;
     ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 }

@@ -50,6 +50,8 @@ struct sg_ctx {
     /* dependencies of new streams (cuCtxWaitEvent); guarded by base's issue */
     SG_OWNED struct sg_deps *gates;
     _Atomic uint64_t limits[SG_NLIMITS]; /* read by kernels when they begin */
+    /* a kernel that prints, or that allocates, was launched: its limit can no longer be set */
+    _Atomic bool printed, allocated;
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
     /* lib/driver/coredump.h; NULL: the initial settings */

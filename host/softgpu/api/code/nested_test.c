@@ -123,5 +123,58 @@ static void test_queries(void **state)
     ctx_end(c);
 }
 
-const struct CMUnitTest nested_tests[] = {cmocka_unit_test(test_queries)};
+static const char printing_ptx[] =
+    ".version 8.0\n.target sm_75\n.address_size 64\n"
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+    ".extern .func free(.param .b64 p);\n"
+    ".visible .entry prints()\n{\n.param .b64 f; .param .b64 a; .param .b32 q; .reg .pred %p;\n"
+    ".reg .b32 %r<2>;\nmov.u32 %r1, %tid.x;\nsetp.ge.u32 %p, %r1, 0;\n@%p ret;\n"
+    "st.param.b64 [f], 0; st.param.b64 [a], 0;\ncall.uni (q), vprintf, (f, a);\nret;\n}\n"
+    ".visible .entry frees()\n{\n.param .b64 p;\nst.param.b64 [p], 0;\ncall.uni free, (p);\nret;\n}\n";
+
+/* cuda.h: these limits are set before a kernel that uses printf(), or malloc() or free(), is launched. */
+static void test_fixed_limits(void **state)
+{
+    static const struct {
+        const char *name;
+        CUlimit limit, other;
+    } kernels[] = {{"prints", CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE},
+                   {"frees", CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE}};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        CUcontext c = ctx_begin();
+        CUgraphExec x;
+        CUfunction f;
+        CUstream s;
+        CUgraph g;
+        CUmodule m;
+
+        OK(cuModuleLoadData(&m, printing_ptx));
+        OK(cuModuleGetFunction(&f, m, kernels[i % 2].name));
+        OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+        OK(cuCtxSetLimit(kernels[i % 2].limit, 2 << 20));
+        if (i < 2) {
+            OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+        } else {
+            OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+            OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL));
+            OK(cuStreamEndCapture(s, &g));
+            OK(cuGraphInstantiateWithFlags(&x, g, 0));
+            OK(cuCtxSetLimit(kernels[i % 2].limit, 3 << 20)); /* it was not launched yet */
+            OK(cuGraphLaunch(x, s));
+            OK(cuStreamSynchronize(s));
+            OK(cuGraphExecDestroy(x));
+            OK(cuGraphDestroy(g));
+        }
+        IS(cuCtxSetLimit(kernels[i % 2].limit, 4 << 20), INVALID_VALUE);
+        OK(cuCtxSetLimit(kernels[i % 2].other, 4 << 20));
+        OK(cuStreamDestroy_v2(s));
+        OK(cuModuleUnload(m));
+        ctx_end(c);
+    }
+}
+
+const struct CMUnitTest nested_tests[] = {cmocka_unit_test(test_queries),
+                                          cmocka_unit_test(test_fixed_limits)};
 const size_t n_nested_tests = sizeof(nested_tests) / sizeof(nested_tests[0]);

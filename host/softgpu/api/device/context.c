@@ -230,6 +230,9 @@ CUresult sgd_cuCtxSetLimit(struct sg_ctx *ctx, CUlimit limit, size_t value)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_STACK_SIZE && value > SG_STACK_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if ((limit == CU_LIMIT_PRINTF_FIFO_SIZE && ctx->printed) ||
+        (limit == CU_LIMIT_MALLOC_HEAP_SIZE && ctx->allocated))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "limit %d: a kernel that uses it was launched", (int)limit);
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT && value > SG_PENDING_LAUNCHES_MAX)

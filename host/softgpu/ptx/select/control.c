@@ -284,6 +284,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
     uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};
 
     if (!strcmp(name, "vprintf") && c->nargs == 2 && c->nrets <= 1) {
+        d->code->prints = true;
         for (int i = 0; i < 2; i++)
             a[i] = sg_call_arg(d, &c->args[i], SG_TY_U64);
         f[0] = sg_temp(d, SG_TY_S32);
@@ -295,11 +296,13 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
         return d->err;
     }
     if (!strcmp(name, "malloc") && c->nargs == 1 && c->nrets == 1) {
+        d->code->allocates = true;
         f[0] = sg_temp(d, SG_TY_U64);
         sg_emit(d, "malloc", f[0], sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
     }
     if (!strcmp(name, "free") && c->nargs == 1 && !c->nrets) {
+        d->code->allocates = true;
         sg_emit(d, "free", NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err;
     }

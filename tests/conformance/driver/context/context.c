@@ -251,6 +251,8 @@ CASE(ctx_limit_heap, CF_CTX | CF_ALONE)
     OK("launch", cf_launch(f, 1, 1, 0, NULL, params));
     OK("read", cuMemcpyDtoH(&word, out, 4));
     cf_u64("word", word, 42);
+    RC("set_used", cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 << 20), CUDA_ERROR_INVALID_VALUE);
+    OK("set_other", cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2 << 20));
     OK("free", cuMemFree(out));
     OK("unload", cuModuleUnload(m));
 }
