@@ -111,8 +111,11 @@ static CUresult instantiate_graph(CUgraphExec *out, CUgraph graph, uint64_t flag
 CUresult vcu_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
     struct made made = {0};
+    CUresult res = vcu_check_context();
 
-    return instantiate_graph(phGraphExec, hGraph, flags, NULL, &made);
+    if (res == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+        res = CUDA_ERROR_INVALID_VALUE; /* documented: only for cuGraphInstantiateWithParams */
+    return res == CUDA_SUCCESS ? instantiate_graph(phGraphExec, hGraph, flags, NULL, &made) : res;
 }
 
 CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,

@@ -82,7 +82,7 @@ static CUresult instantiate_graph(CUgraphExec *out, CUgraph hGraph, unsigned lon
     if (!x)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sg_obj_init(&x->obj, SG_T_GRAPH_EXEC, ctx, graph_exec_free);
-    x->flags = flags;
+    x->flags = flags & ~(unsigned long long)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* documented: not returned */
     pthread_mutex_lock(&sg_graph_lock);
     r = make_locked(x, g, ctx, made);
     if (r == CUDA_SUCCESS && !sg_obj_register(&x->obj))
@@ -102,7 +102,10 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
                                              unsigned long long flags)
 {
     struct made made;
-
+    SG_CTX(ctx);
+    (void)ctx;
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        return CUDA_ERROR_INVALID_VALUE; /* documented: only for cuGraphInstantiateWithParams */
     return instantiate_graph(phGraphExec, hGraph, flags, &made);
 }
 

@@ -413,3 +413,39 @@ CASE(gnode_array_context, CF_CTX | CF_UB)
     OK("reset_new", cuGraphAddMemcpyNode(&n, g, NULL, 0, &c, first));
     NEED(cuGraphDestroy(g));
 }
+
+/* Only cuGraphInstantiateWithParams uploads; the executable graph does not have that flag (cuda.h). */
+CASE(graph_upload_flag, CF_CTX)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS how = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                                  CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH};
+    cuuint64_t flags = 0;
+    CUgraphExec x = NULL;
+    CUgraph g = NULL;
+
+    NEED(cuGraphCreate(&g, 0));
+    RC("plain", cuGraphInstantiate(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD), CUDA_ERROR_INVALID_VALUE);
+    OK("params", cuGraphInstantiateWithParams(&x, g, &how));
+    OK("flags", cuGraphExecGetFlags(x, &flags));
+    cf_u64("flags_value", flags, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    NEED(cuGraphExecDestroy(x));
+    NEED(cuGraphDestroy(g));
+}
+
+/* A new node's dependencies have no duplicates. */
+CASE(graph_duplicates, CF_CTX)
+{
+    CUgraphNode n[3] = {NULL}, out = NULL;
+    CUgraph g = NULL;
+    size_t count = 0;
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddEmptyNode(&n[0], g, NULL, 0));
+    NEED(cuGraphAddEmptyNode(&n[1], g, NULL, 0));
+    n[2] = n[0];
+    RC("twice", cuGraphAddEmptyNode(&out, g, n, 3), CUDA_ERROR_INVALID_VALUE);
+    OK("nodes", cuGraphGetNodes(g, NULL, &count));
+    cf_u64("nodes_value", count, 2);
+    OK("once", cuGraphAddEmptyNode(&out, g, n, 2));
+    NEED(cuGraphDestroy(g));
+}
