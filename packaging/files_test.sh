@@ -126,6 +126,8 @@ if [ -e "$headers/Makefile" ]; then
     mkdir -p "$work/tree/vgpu/$version" && mv "$work/module" "$work/tree/vgpu/$version/build"
     export kernel_source_dir=$(realpath "$headers") dkms_tree=$work/tree
     make_line=$(. "$work/tree/vgpu/$version/build/dkms.conf" && echo "${MAKE[0]}")
+    # pahole comes with Debian's package of the headers; those of the guest are unpacked without what they depend on.
+    command -v pahole > /dev/null || make_line="$make_line CONFIG_DEBUG_INFO_BTF_MODULES="
     text=$(timeout 300 bash -c "$make_line" 2>&1)
     [ -s "$work/tree/vgpu/$version/build/vgpu_drv.ko" ]
     check "the driver builds from the installed source" $? "$(tail -n 5 <<< "$text")"

@@ -332,15 +332,19 @@ static inline void mov_imm64(struct buf *b, u32 reg, u64 v)
     put64(b, v);
 }
 
-/* Returns the offset of the 32-bit displacement to be patched. */
-static inline size_t jcc(struct buf *b, u32 cond)
+/* The bytes of a conditional jump. Returns the offset of the 32-bit displacement to be patched. */
+static inline size_t put_jcc(struct buf *b, u32 cond)
 {
-    if (b->avx2)
-        cond = sg_avx2_jump(b, cond);
     put8(b, 0x0f);
     put8(b, 0x80 | cond);
     put32(b, 0);
     return b->n - 4;
+}
+
+/* Returns as put_jcc(). */
+static inline size_t jcc(struct buf *b, u32 cond)
+{
+    return put_jcc(b, b->avx2 ? sg_avx2_jump(b, cond) : cond);
 }
 
 static inline size_t jmp(struct buf *b)
@@ -355,14 +359,11 @@ static inline size_t jmp(struct buf *b)
 /* The same for jumps whose targets are join(), within an instruction of the kernel. */
 static inline size_t fork_jcc(struct buf *b, u32 cond)
 {
+    const size_t at = put_jcc(b, b->avx2 ? sg_avx2_test(b, cond) : cond);
+
     if (b->avx2)
-        cond = sg_avx2_test(b, cond);
-    put8(b, 0x0f);
-    put8(b, 0x80 | cond);
-    put32(b, 0);
-    if (b->avx2)
-        sg_avx2_fork(b, b->n - 4, false);
-    return b->n - 4;
+        sg_avx2_fork(b, at, false);
+    return at;
 }
 
 static inline size_t fork_jmp(struct buf *b)

@@ -2,6 +2,7 @@
 /* Descriptor chains and guest memory against a hostile guest. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -276,11 +278,15 @@ static void test_ram_in_a_file(void **state)
 {
     static const char *const names[] = {"/ram", "/memfd:vgpu-windows (deleted)"};
     struct brk_vu_payload_mem p = {.nregions = 1, .regions = {{.gpa = RAM_GPA, .size = 0x10000}}};
-    char dir[] = "/tmp/vgb-test-XXXXXX", path[100];
+    /* A file of overlayfs, as in a container, is none whose file system is known. */
+    struct statfs fs;
+    const bool overlay = !statfs("/tmp", &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+    char dir[100], path[200];
     struct brk_vu_mem m = {0};
     uint64_t n = 16;
 
     (void)state;
+    snprintf(dir, sizeof(dir), "%s/vgb-test-XXXXXX", overlay ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(dir));
     for (unsigned i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s%s", dir, names[i]);

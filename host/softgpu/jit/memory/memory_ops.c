@@ -32,10 +32,7 @@ void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
         cond = sg_avx2_test(B(j), cond);
         sg_avx2_unsaved(B(j), s->unsaved[s->njumps]);
     }
-    put8(B(j), 0x0f);
-    put8(B(j), 0x80 | cond);
-    put32(B(j), 0);
-    s->jumps[s->njumps++] = B(j)->n - 4;
+    s->jumps[s->njumps++] = put_jcc(B(j), cond);
 }
 
 void sg_jit_joined(struct jit *j, struct stub *s)
