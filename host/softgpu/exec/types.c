@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const uint64_t sg_without_sign = 0x7fffffffu;
+
 #define T(name, size) \
     { \
         name, sizeof(name) - 1, size \

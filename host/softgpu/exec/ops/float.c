@@ -82,8 +82,10 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 #define XORSIGN(r) \
     float32((bits32(r) & 0x7fffffffu) | (a != a && b != b ? 0 : (bits32(a) ^ bits32(b)) & 0x80000000u))
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
-#define DABS(x) float64(bits64(x) & ~(1ull << 63))
-/* FABS, DABS around conversions from unsigned: compilers build 0 as x - x, -0 when rounding down */
+/* A conversion from unsigned, without the sign: compilers build 0 as x - x, -0 when rounding down. They take the result for
+   positive and leave an absolute value out, so that the mask is one that they do not know. */
+#define FROM_U32(x) float32(bits32(x) & (u32)sg_without_sign)
+#define FROM_U64(x) float64(bits64(x) & (sg_without_sign << 32 | UINT32_MAX))
 #define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))
 
 /* A divisor of div.approx: beyond 2^126 the quotient is 0, and NaN of infinity. */
@@ -159,13 +161,13 @@ static inline u32 to_u32(f32 x)
     X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a) \
     X(cvt_f64_f32, "cvt.f64.f32", f64, u32, (f64)float32(a)) \
     X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a) \
-    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a)) \
+    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, FROM_U64((f64)a)) \
     X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a) \
     X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a) \
     X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a) \
     X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a) \
     X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a) \
-    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, DABS((f64)a))
+    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, FROM_U64((f64)a))
 
 #define LIST2(X) \
     X(add_f32, "add.f32", f32, f32, f32, a + b) \
@@ -186,13 +188,13 @@ static inline u32 to_u32(f32 x)
 #define LIST1_CLEAN(X) \
     X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
     X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
-    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a)) \
+    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FROM_U32((f32)(f64)a)) \
     X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a) \
     X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a) \
     X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a) \
     X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a) \
     X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a) \
-    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a))
+    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FROM_U32((f32)a))
 
 #define LIST2_CLEAN(X) \
     X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b)) \
