@@ -115,6 +115,27 @@ struct rm {
 #define REG(r) ((struct rm){false, (r), 0})
 #define MEM_AT(b, d) ((struct rm){true, (b), (d)})
 
+static inline bool sg_avx2_half_bit(const u64 bits[2], u32 half)
+{
+    return bits[half >> 6 & 1] >> (half & 63) & 1;
+}
+
+/* Lives only within an instruction of the kernel. */
+static inline bool sg_avx2_is_scratch(u32 v)
+{
+    return v < AVX2_SCRATCH || v >= AVX2_MASKS;
+}
+
+/* Where the half is in memory. */
+static inline struct rm sg_avx2_place_of(const struct avx2 *a, u32 half)
+{
+    const struct avx2_memory *at = &a->at[half >> 1];
+
+    if (sg_avx2_half_bit(a->alias, half))
+        return MEM_AT(at->base, at->disp + (s32)(32 * (half & 1)));
+    return MEM_AT(AVX2_FRAME, AVX2_SLOT(half));
+}
+
 /* o.w, o.map, o.pp as in VEX; l: 256 bits. */
 void sg_avx2_vex(struct buf *b, struct vop o, bool l, u32 reg, u32 vv, struct rm x);
 /* Index register: a ymm register; no_base: [index + disp]. */

@@ -11,29 +11,11 @@
 #define HALVES_BEGIN (2 * AVX2_SCRATCH) /* of the registers that live across labels */
 #define HALVES_END (2 * AVX2_MASKS)
 
-static bool is_live_half(u32 half)
-{
-    return half >= HALVES_BEGIN && half < HALVES_END;
-}
-
-static bool state_bit(const u64 bits[2], u32 half)
-{
-    return bits[half >> 6 & 1] >> (half & 63) & 1;
-}
-
-static struct rm state_place(const struct avx2 *a, u32 half)
-{
-    const struct avx2_memory *at = &a->at[half >> 1];
-
-    return state_bit(a->alias, half) ? MEM_AT(at->base, at->disp + (s32)(32 * (half & 1)))
-                                     : MEM_AT(AVX2_FRAME, AVX2_SLOT(half));
-}
-
 /* Scratch registers and masks do not live across a label that several paths reach. */
 static void drop_scratch(struct avx2 *a)
 {
     for (u32 i = 0; i < AVX2_YMM; i++)
-        if ((a->held >> i & 1) && !is_live_half(a->half[i])) {
+        if ((a->held >> i & 1) && sg_avx2_is_scratch(a->half[i] >> 1)) {
             a->in[a->half[i]] = 0;
             a->held &= ~(1u << i);
             a->dirty &= ~(1u << i);
@@ -86,8 +68,8 @@ static bool is_same_alias(const struct avx2 *a, const struct avx2 *x, u32 half)
 {
     const struct avx2_memory *p = &a->at[half >> 1], *q = &x->at[half >> 1];
 
-    return state_bit(a->alias, half) == state_bit(x->alias, half) &&
-           (!state_bit(a->alias, half) || (p->base == q->base && p->disp == q->disp));
+    return sg_avx2_half_bit(a->alias, half) == sg_avx2_half_bit(x->alias, half) &&
+           (!sg_avx2_half_bit(a->alias, half) || (p->base == q->base && p->disp == q->disp));
 }
 
 /*
@@ -108,13 +90,13 @@ static u32 adjust_path(struct buf *b, const struct avx2 *a, const struct avx2 *t
             v256(b, STORE_OP, i, 0, MEM_AT(AVX2_FRAME, AVX2_SLOT(half)));
     }
     for (u32 half = HALVES_BEGIN; half < HALVES_END; half++) { /* what lies elsewhere */
-        if (to->in[half] || !(held >> (half >> 1) & 1) || !state_bit(a->alias, half) ||
-            state_bit(to->alias, half))
+        if (to->in[half] || !(held >> (half >> 1) & 1) || !sg_avx2_half_bit(a->alias, half) ||
+            sg_avx2_half_bit(to->alias, half))
             continue;
         n++;
         if (!emit)
             continue;
-        v256(b, LOAD, T0, 0, state_place(a, half));
+        v256(b, LOAD, T0, 0, sg_avx2_place_of(a, half));
         v256(b, STORE_OP, T0, 0, MEM_AT(AVX2_FRAME, AVX2_SLOT(half)));
     }
     for (u32 i = 0; i < AVX2_YMM; i++) {
@@ -122,7 +104,7 @@ static u32 adjust_path(struct buf *b, const struct avx2 *a, const struct avx2 *t
             continue;
         n++;
         if (emit)
-            v256(b, LOAD, i, 0, state_place(a, to->half[i]));
+            v256(b, LOAD, i, 0, sg_avx2_place_of(a, to->half[i]));
     }
     return n;
 }
@@ -139,7 +121,7 @@ static void meet_path(struct buf *b, struct avx2 *to, const struct avx2 *a, u32 
             continue;
         if (ymm)
             to->dirty |= 1u << (ymm - 1u);
-        else if (state_bit(to->alias, half) && (held >> (half >> 1) & 1))
+        else if (sg_avx2_half_bit(to->alias, half) && (held >> (half >> 1) & 1))
             b->failed = true; /* no path of an instruction stores a register that it does not write */
         to->alias[half >> 6 & 1] &= ~(1ull << (half & 63));
     }
@@ -213,7 +195,7 @@ void sg_avx2_unsaved(const struct buf *b, u8 halves[AVX2_YMM])
     const struct avx2 *a = b->avx2;
 
     for (u32 i = 0; i < AVX2_YMM; i++)
-        halves[i] = (a->dirty >> i & 1) && is_live_half(a->half[i]) ? (u8)(a->half[i] + 1) : 0;
+        halves[i] = (a->dirty >> i & 1) && !sg_avx2_is_scratch(a->half[i] >> 1) ? (u8)(a->half[i] + 1) : 0;
 }
 
 void sg_avx2_save(struct buf *b, const u8 halves[AVX2_YMM])

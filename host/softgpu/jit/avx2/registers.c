@@ -93,30 +93,10 @@ static u64 *word_of(u64 bits[2], u32 half)
     return &bits[half >> 6 & 1];
 }
 
-static bool half_bit(const u64 bits[2], u32 half)
-{
-    return bits[half >> 6 & 1] >> (half & 63) & 1;
-}
-
 static void set_half_bit(u64 bits[2], u32 half, bool on)
 {
     *word_of(bits, half) &= ~(1ull << (half & 63));
     *word_of(bits, half) |= (u64)on << (half & 63);
-}
-
-/* Lives only within an instruction of the kernel. */
-static bool is_scratch(u32 v)
-{
-    return v < AVX2_SCRATCH || v >= AVX2_MASKS;
-}
-
-static struct rm place_of(const struct avx2 *a, u32 half)
-{
-    const struct avx2_memory *at = &a->at[half >> 1];
-
-    if (half_bit(a->alias, half))
-        return MEM_AT(at->base, at->disp + (s32)(32 * (half & 1)));
-    return MEM_AT(AVX2_FRAME, AVX2_SLOT(half));
 }
 
 static void empty_register(struct avx2 *a, u32 ymm)
@@ -177,7 +157,7 @@ static u32 take_register(struct buf *b, u32 half)
 
 static void need_half(struct buf *b, u32 half)
 {
-    if (is_scratch(half >> 1) && !half_bit(b->avx2->valid, half))
+    if (sg_avx2_is_scratch(half >> 1) && !sg_avx2_half_bit(b->avx2->valid, half))
         b->failed = true;
 }
 
@@ -190,7 +170,7 @@ u32 sg_avx2_get(struct buf *b, u32 v, u32 h)
 
     need_half(b, half);
     if (!resident)
-        v256(b, LOAD, ymm, 0, place_of(a, half));
+        v256(b, LOAD, ymm, 0, sg_avx2_place_of(a, half));
     return ymm;
 }
 
@@ -201,7 +181,7 @@ struct rm sg_avx2_operand(struct buf *b, u32 v, u32 h)
 
     need_half(b, half);
     if (!a->in[half])
-        return place_of(a, half);
+        return sg_avx2_place_of(a, half);
     lock_register(a, a->in[half] - 1u);
     return REG(a->in[half] - 1u);
 }
@@ -214,7 +194,7 @@ struct rm sg_avx2_in_memory(struct buf *b, u32 v, u32 h)
     need_half(b, half);
     if (a->in[half])
         write_back(b, a->in[half] - 1u);
-    return place_of(a, half);
+    return sg_avx2_place_of(a, half);
 }
 
 struct rm sg_avx2_part(struct buf *b, u32 v, u32 h, bool upper, u32 t)
@@ -281,7 +261,7 @@ void sg_avx2_stored(struct buf *b, u32 v, u32 base, s32 disp)
 void sg_avx2_own(struct buf *b, u32 v)
 {
     for (u32 h = 0; h < 2; h++) {
-        if (!half_bit(b->avx2->alias, 2 * v + h))
+        if (!sg_avx2_half_bit(b->avx2->alias, 2 * v + h))
             continue;
         sg_avx2_unlock(b);
         (void)sg_avx2_get(b, v, h);
@@ -294,7 +274,8 @@ u32 sg_avx2_aliases(const struct buf *b)
     u32 v, out = 0;
 
     for (v = 0; v < 32; v++)
-        out |= (u32)(half_bit(b->avx2->alias, 2 * v) && half_bit(b->avx2->alias, 2 * v + 1)) << v;
+        out |= (u32)(sg_avx2_half_bit(b->avx2->alias, 2 * v) && sg_avx2_half_bit(b->avx2->alias, 2 * v + 1))
+               << v;
     return out;
 }
 
@@ -311,7 +292,7 @@ void sg_avx2_done(struct buf *b, u32 held)
     struct avx2 *a = b->avx2;
 
     for (u32 v = 0; v < AVX2_REGISTERS; v++) {
-        if (v < AVX2_MASKS && !is_scratch(v) && (held >> v & 1))
+        if (v < AVX2_MASKS && !sg_avx2_is_scratch(v) && (held >> v & 1))
             continue;
         drop_value(a, v);
         set_half_bit(a->alias, 2 * v, false);
@@ -338,7 +319,7 @@ static void flush_registers(struct buf *b)
     struct avx2 *a = b->avx2;
 
     for (u32 i = 0; i < AVX2_YMM; i++)
-        if ((a->held >> i & 1) && !is_scratch(a->half[i] >> 1))
+        if ((a->held >> i & 1) && !sg_avx2_is_scratch(a->half[i] >> 1))
             write_back(b, i);
 }
 
