@@ -204,7 +204,6 @@ static void test_queue(void **state)
     done = records;
 }
 
-/* Events are used again, and streams that end or come in numbers keep none. */
 static void operations(uint64_t *issued, uint64_t *ended)
 {
     *issued = *ended = 0;
@@ -252,6 +251,7 @@ static void test_time_limit_in_long_calls(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
+/* Events are used again, and streams that end or come in numbers keep none. */
 static void test_events(void **state)
 {
     (void)state;
