@@ -103,7 +103,7 @@ SG_EXEC_OPS := \
 	exec/ops/convert.c \
 	exec/ops/graph.c \
 	exec/ops/mma_rare.c \
-	exec/ops/registry.c \
+	exec/table/registry.c \
 	exec/ops/rare.c \
 	exec/ops/surface.c \
 	exec/ops/texture.c \

@@ -12,6 +12,7 @@
 #define SG_EXEC_CORE_H
 
 #include "exec/exec.h"
+#include "exec/table/ops.h"
 #include "memory/bounds.h"
 
 #include <pthread.h>
@@ -151,9 +152,13 @@ struct sg_opdef {
     sg_fn fn;
     uint8_t field[SG_FIELDS]; /* per field d, a, b, c, e: enum sg_width and flags */
     uint8_t rule, arg;
+    uint16_t op; /* enum sg_op */
 };
-sg_fn sg_op_find(const char *name);                      /* NULL: unknown operation */
-const struct sg_opdef *sg_op_def(const char *name);      /* NULL: unknown operation */
+const struct sg_opdef *sg_op_row(enum sg_op op); /* for the processor; NULL: SG_OP_NONE */
+sg_fn sg_op_fn(enum sg_op op);                   /* its handler */
+enum sg_op sg_op_of(sg_fn fn);                   /* SG_OP_NONE: not a handler */
+/* For names that are put together of an instruction's modifiers. SG_OP_NONE: no such operation. */
+enum sg_op sg_op_named(const char *name);
 const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: fn is not a handler */
 void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* for all operations; used by tests */
 const char *sg_op_name(sg_fn fn);

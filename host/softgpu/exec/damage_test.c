@@ -147,7 +147,7 @@ uint32_t td_flat_unit(const struct sg_code *c, uint8_t kind)
 
 uint32_t td_ahead_slot(const struct sg_code *c)
 {
-    const sg_fn add = sg_op_find("add.b64");
+    const sg_fn add = sg_op_fn(SG_OP_add_b64);
 
     for (uint32_t i = 0; i < c->ninsns; i++)
         for (unsigned k = 0; k < 2 && c->insns[i].fn == add; k++) {

@@ -578,7 +578,7 @@ int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, siz
                        .insns = c->insns,
                        .n = c->ninsns,
                        .param_bytes = param_bytes,
-                       .ext = sg_op_find("ext"),
+                       .ext = sg_op_fn(SG_OP_ext),
                        .why = why,
                        .size = size};
     int r = SG_ERR_NOMEM;

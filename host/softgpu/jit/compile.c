@@ -45,25 +45,25 @@ static void init_compiler(void)
     if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
         return;
     sg_jit_find_init();
-    sg_jit_ctl.bra = sg_op_find("bra");
-    sg_jit_ctl.bra_if = sg_op_find("bra.if");
-    sg_jit_ctl.bra_not = sg_op_find("bra.not");
-    sg_jit_ctl.join = sg_op_find("join");
-    sg_jit_ctl.brx = sg_op_find("brx");
-    sg_jit_ctl.exit = sg_op_find("exit");
-    sg_jit_ctl.exit_if[0] = sg_op_find("exit.if");
-    sg_jit_ctl.exit_if[1] = sg_op_find("exit.not");
-    sg_jit_ctl.pred_if = sg_op_find("pred.if");
-    sg_jit_ctl.pred_not = sg_op_find("pred.not");
-    sg_jit_ctl.fpmode = sg_op_find("fpmode");
-    sg_jit_ctl.flat = sg_op_find("flat");
-    sg_jit_ctl.wsync = sg_op_find("wsync");
-    sg_jit_ctl.ext = sg_op_find("ext");
-    sg_jit_ctl.bar[0] = sg_op_find("bar.sync");
-    sg_jit_ctl.bar[1] = sg_op_find("bar.arrive");
-    sg_jit_ctl.bar[2] = sg_op_find("bar.red.popc");
-    sg_jit_ctl.bar[3] = sg_op_find("bar.red.and");
-    sg_jit_ctl.bar[4] = sg_op_find("bar.red.or");
+    sg_jit_ctl.bra = sg_op_fn(SG_OP_bra);
+    sg_jit_ctl.bra_if = sg_op_fn(SG_OP_bra_if);
+    sg_jit_ctl.bra_not = sg_op_fn(SG_OP_bra_not);
+    sg_jit_ctl.join = sg_op_fn(SG_OP_join);
+    sg_jit_ctl.brx = sg_op_fn(SG_OP_brx);
+    sg_jit_ctl.exit = sg_op_fn(SG_OP_exit);
+    sg_jit_ctl.exit_if[0] = sg_op_fn(SG_OP_exit_if);
+    sg_jit_ctl.exit_if[1] = sg_op_fn(SG_OP_exit_not);
+    sg_jit_ctl.pred_if = sg_op_fn(SG_OP_pred_if);
+    sg_jit_ctl.pred_not = sg_op_fn(SG_OP_pred_not);
+    sg_jit_ctl.fpmode = sg_op_fn(SG_OP_fpmode);
+    sg_jit_ctl.flat = sg_op_fn(SG_OP_flat);
+    sg_jit_ctl.wsync = sg_op_fn(SG_OP_wsync);
+    sg_jit_ctl.ext = sg_op_fn(SG_OP_ext);
+    sg_jit_ctl.bar[0] = sg_op_fn(SG_OP_bar_sync);
+    sg_jit_ctl.bar[1] = sg_op_fn(SG_OP_bar_arrive);
+    sg_jit_ctl.bar[2] = sg_op_fn(SG_OP_bar_red_popc);
+    sg_jit_ctl.bar[3] = sg_op_fn(SG_OP_bar_red_and);
+    sg_jit_ctl.bar[4] = sg_op_fn(SG_OP_bar_red_or);
     available = sg_native_on = true;
 }
 

@@ -342,9 +342,9 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_matrix[] = {
-    {"ldmatrix", e_ldmatrix, 0},
-    {"mma.float", e_mma, 0},
-    {NULL, NULL, 0},
+    {SG_OP_ldmatrix, e_ldmatrix, 0},
+    {SG_OP_mma_float, e_mma, 0},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

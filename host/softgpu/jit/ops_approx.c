@@ -216,9 +216,8 @@ static u32 trig_find_partner(const struct jit *j, const struct sg_insn *in, u32 
         return NO_KEY;
     for (u32 i = j->cur + 1; i <= last && !j->leader[i] && pure; i++) {
         const struct sg_insn *x = &c->insns[i];
-        const char *name = sg_op_name(x->fn);
 
-        if (name && x->a == in->a && !strcmp(name, cosine ? "sin.f32" : "cos.f32"))
+        if (x->a == in->a && sg_op_of(x->fn) == (cosine ? SG_OP_sin_f32 : SG_OP_cos_f32))
             return sg_jit_flat(j, x->d) ? NO_KEY : i;
         if (!sg_jit_find(x->fn, &pure) || sg_jit_writes(j, i, in->a))
             return NO_KEY;
@@ -306,10 +305,10 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
 }
 
 const struct jop sg_jit_ops_approx[] = {
-    {"lg2.f32", e_lg2, MODAL},
-    {"sin.f32", e_trig, 0 | MODAL},
-    {"cos.f32", e_trig, 1 | MODAL},
-    {NULL, NULL, 0},
+    {SG_OP_lg2_f32, e_lg2, MODAL},
+    {SG_OP_sin_f32, e_trig, 0 | MODAL},
+    {SG_OP_cos_f32, e_trig, 1 | MODAL},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

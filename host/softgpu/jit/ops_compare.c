@@ -24,10 +24,11 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
    a multiplication by 1 does nothing but flush. */
 static bool flushed_by_product(const struct jit *j, const struct sg_insn *in)
 {
-    const char *name = j->cur > j->begin && !j->ahead_of && !j->leader[j->cur] ? sg_op_name(in[-1].fn) : NULL;
+    const enum sg_op before =
+        j->cur > j->begin && !j->ahead_of && !j->leader[j->cur] ? sg_op_of(in[-1].fn) : SG_OP_NONE;
 
-    return name && in[-1].d == in->a && (j->mxcsr & MXCSR_DAZ) &&
-           (!strcmp(name, "max.f32") || !strcmp(name, "min.f32"));
+    return before && in[-1].d == in->a && (j->mxcsr & MXCSR_DAZ) &&
+           (before == SG_OP_max_f32 || before == SG_OP_min_f32);
 }
 
 /* ---- bit operations with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
@@ -357,13 +358,13 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
 
 #define SETP(name, w, op, imm) \
     { \
-        "setp." name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm) \
+        SG_OP_setp_##name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm) \
     }
 #define SETP_ORDER(t, w, op) \
-    SETP("lt." t, w, op, 1), SETP("le." t, w, op, 2), SETP("gt." t, w, op, 6), SETP("ge." t, w, op, 5)
+    SETP(lt_##t, w, op, 1), SETP(le_##t, w, op, 2), SETP(gt_##t, w, op, 6), SETP(ge_##t, w, op, 5)
 #define SETP_F(name, imm) \
     { \
-        "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
+        SG_OP_setp_##name##_f32, e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
     }
 
 enum { DIV_SIGNED = 1, DIV_REST = 2 };
@@ -434,54 +435,54 @@ static bool e_first(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_cmp[] = {
-    {"div.u32", e_div, 0},
-    {"div.s32", e_div, DIV_SIGNED},
-    {"rem.u32", e_div, DIV_REST},
-    {"rem.s32", e_div, DIV_REST | DIV_SIGNED},
-    {"first.b32", e_first, 0},
-    {"first.b64", e_first, WIDE},
-    {"neg.f32", e_mask, 0},
-    {"abs.f32", e_mask, 1},
-    {"flush.f32", e_mask, 2},
-    {"canon.f32", e_canon, 0 | FIXED},
-    {"div.approx.f32", e_div_approx, ARG(M0F, PNONE, 0, 0x5e) | MODAL},
-    {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8) | FIXED},
-    {"fma.f64", e_fma, ARG(M38, P66, 1, 0xa8) | WIDE | FIXED},
-    {"min.f32", e_minmax, 0 | FIXED},
-    {"max.f32", e_minmax, 1 | FIXED},
-    {"cvt.f32.f16", e_f16_f32, NO_MODE | FIXED},
-    {"setp.eq.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
-    {"setp.ne.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
-    SETP("eq.b64", 1, 0x1f, 0),
-    SETP("ne.b64", 1, 0x1f, 4),
-    SETP_ORDER("s32", 0, 0x1f),
-    SETP_ORDER("u32", 0, 0x1e),
-    SETP_ORDER("s64", 1, 0x1f),
-    SETP_ORDER("u64", 1, 0x1e),
-    SETP_F("eq", 0x00),
-    SETP_F("ne", 0x0c),
-    SETP_F("lt", 0x11),
-    SETP_F("le", 0x12),
-    SETP_F("gt", 0x1e),
-    SETP_F("ge", 0x1d),
-    SETP_F("equ", 0x08),
-    SETP_F("neu", 0x04),
-    SETP_F("ltu", 0x19),
-    SETP_F("leu", 0x1a),
-    SETP_F("gtu", 0x16),
-    SETP_F("geu", 0x15),
-    SETP_F("num", 0x07),
-    SETP_F("nan", 0x03),
-    {"selp.b32", e_selp, 0},
-    {"selp.b64", e_selp, 1},
-    {"and.pred", e_pred, 0x23},
-    {"or.pred", e_pred, 0x0b},
-    {"xor.pred", e_pred, 0x33},
-    {"not.pred", e_pred, 1},
-    {"mov.pred", e_pred, 0},
-    {"prmt.b32", e_prmt, 0},
-    {"shfl.bfly", e_bfly, 0},
-    {NULL, NULL, 0},
+    {SG_OP_div_u32, e_div, 0},
+    {SG_OP_div_s32, e_div, DIV_SIGNED},
+    {SG_OP_rem_u32, e_div, DIV_REST},
+    {SG_OP_rem_s32, e_div, DIV_REST | DIV_SIGNED},
+    {SG_OP_first_b32, e_first, 0},
+    {SG_OP_first_b64, e_first, WIDE},
+    {SG_OP_neg_f32, e_mask, 0},
+    {SG_OP_abs_f32, e_mask, 1},
+    {SG_OP_flush_f32, e_mask, 2},
+    {SG_OP_canon_f32, e_canon, 0 | FIXED},
+    {SG_OP_div_approx_f32, e_div_approx, ARG(M0F, PNONE, 0, 0x5e) | MODAL},
+    {SG_OP_fma_f32, e_fma, ARG(M38, P66, 0, 0xa8) | FIXED},
+    {SG_OP_fma_f64, e_fma, ARG(M38, P66, 1, 0xa8) | WIDE | FIXED},
+    {SG_OP_min_f32, e_minmax, 0 | FIXED},
+    {SG_OP_max_f32, e_minmax, 1 | FIXED},
+    {SG_OP_cvt_f32_f16, e_f16_f32, NO_MODE | FIXED},
+    {SG_OP_setp_eq_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
+    {SG_OP_setp_ne_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
+    SETP(eq_b64, 1, 0x1f, 0),
+    SETP(ne_b64, 1, 0x1f, 4),
+    SETP_ORDER(s32, 0, 0x1f),
+    SETP_ORDER(u32, 0, 0x1e),
+    SETP_ORDER(s64, 1, 0x1f),
+    SETP_ORDER(u64, 1, 0x1e),
+    SETP_F(eq, 0x00),
+    SETP_F(ne, 0x0c),
+    SETP_F(lt, 0x11),
+    SETP_F(le, 0x12),
+    SETP_F(gt, 0x1e),
+    SETP_F(ge, 0x1d),
+    SETP_F(equ, 0x08),
+    SETP_F(neu, 0x04),
+    SETP_F(ltu, 0x19),
+    SETP_F(leu, 0x1a),
+    SETP_F(gtu, 0x16),
+    SETP_F(geu, 0x15),
+    SETP_F(num, 0x07),
+    SETP_F(nan, 0x03),
+    {SG_OP_selp_b32, e_selp, 0},
+    {SG_OP_selp_b64, e_selp, 1},
+    {SG_OP_and_pred, e_pred, 0x23},
+    {SG_OP_or_pred, e_pred, 0x0b},
+    {SG_OP_xor_pred, e_pred, 0x33},
+    {SG_OP_not_pred, e_pred, 1},
+    {SG_OP_mov_pred, e_pred, 0},
+    {SG_OP_prmt_b32, e_prmt, 0},
+    {SG_OP_shfl_bfly, e_bfly, 0},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

@@ -170,7 +170,7 @@ bool sg_jit_halves_follow(const struct jit *j, const struct sg_insn *in)
 
     if (j->masked || j->ahead_of || (in->aux & SG_AUX_SPIN) || low == high || i + 3 >= j->code->ninsns ||
         j->leader[i + 1] || j->leader[i + 2] || j->leader[i + 3] || (~j->kill[i + 3] & (F_A | F_B)) ||
-        pack->a == pack->b || x[0].d == x[1].a || pack->fn != sg_op_find("mov.pack.2x16"))
+        pack->a == pack->b || x[0].d == x[1].a || pack->fn != sg_op_fn(SG_OP_mov_pack_2x16))
         return false;
     return (narrows_half(j, &x[0], low, pack->a) && narrows_half(j, &x[1], high, pack->b)) ||
            (narrows_half(j, &x[0], high, pack->b) && narrows_half(j, &x[1], low, pack->a));
@@ -463,18 +463,18 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_half[] = {
-    {"ex2.f32", e_ex2, MODAL},
-    {"cvt.f16.f32", e_narrow, 0 | NO_MODE},
-    {"cvt.f16x2.f32", e_narrow, 1 | NO_MODE},
-    {"add.f16", e_half, ARG(M0F, PNONE, 0, 0x58)},
-    {"sub.f16", e_half, ARG(M0F, PNONE, 0, 0x5c)},
-    {"mul.f16", e_half, ARG(M0F, PNONE, 0, 0x59)},
-    {"add.f16x2", e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR},
-    {"sub.f16x2", e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR},
-    {"fma.f16", e_fma_half, 0},
-    {"fma.f16x2", e_fma_half, 1},
-    {"mul.f16x2", e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR},
-    {NULL, NULL, 0},
+    {SG_OP_ex2_f32, e_ex2, MODAL},
+    {SG_OP_cvt_f16_f32, e_narrow, 0 | NO_MODE},
+    {SG_OP_cvt_f16x2_f32, e_narrow, 1 | NO_MODE},
+    {SG_OP_add_f16, e_half, ARG(M0F, PNONE, 0, 0x58)},
+    {SG_OP_sub_f16, e_half, ARG(M0F, PNONE, 0, 0x5c)},
+    {SG_OP_mul_f16, e_half, ARG(M0F, PNONE, 0, 0x59)},
+    {SG_OP_add_f16x2, e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR},
+    {SG_OP_sub_f16x2, e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR},
+    {SG_OP_fma_f16, e_fma_half, 0},
+    {SG_OP_fma_f16x2, e_fma_half, 1},
+    {SG_OP_mul_f16x2, e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

@@ -160,8 +160,8 @@ bool sg_jit_claim(struct jit *j, size_t bytes);
 
 typedef bool (*emit_fn)(struct jit *j, const struct sg_insn *in, u32 arg);
 struct jop {
-    const char *name;
-    emit_fn emit; /* false: nothing was emitted, call the handler */
+    enum sg_op op; /* SG_OP_NONE ends a table */
+    emit_fn emit;  /* false: nothing was emitted, call the handler */
     u32 arg;
 };
 extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_float[],

@@ -19,12 +19,10 @@ static u32 hash_function(sg_fn fn)
 
 static void table_add(const struct jop *o, bool pure)
 {
-    for (; o->name; o++) {
-        sg_fn fn = sg_op_find(o->name);
+    for (; o->op; o++) {
+        const sg_fn fn = sg_op_fn(o->op);
         u32 i;
 
-        if (!fn)
-            continue;
         for (i = hash_function(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
             ;
         table[i].fn = fn;
@@ -63,7 +61,7 @@ bool sg_jit_modeless(const struct jop *o)
     if (o->arg & (MODAL | NO_MODE))
         return false;
     for (u32 k = 0; k < 2; k++)
-        for (const struct jop *p = tables[k]; p->name; p++)
+        for (const struct jop *p = tables[k]; p->op; p++)
             if (p == o)
                 return true;
     return false;

@@ -285,7 +285,7 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);
     } else if (span) {
-        sg_emit(d, p.neg ? "pred.not" : "pred.if", SG_OPND_NONE, p.reg, SG_OPND_NONE, SG_OPND_NONE);
+        sg_emit(d, p.neg ? SG_OP_pred_not : SG_OP_pred_if, SG_OPND_NONE, p.reg, SG_OPND_NONE, SG_OPND_NONE);
         d->in_span = true;
     }
     d->pred = p;
@@ -504,7 +504,7 @@ static int decode_body(struct sg_dec *d, const struct sg_func *f)
     d->call_stack[d->depth++] = d->k->func;
     if (sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
         return d->err;
-    sg_emit(d, "exit", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    sg_emit(d, SG_OP_exit, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
     if (d->err)
         return d->err;
     d->metas[d->ninsns - 1].ctl = SG_CT_EXIT;

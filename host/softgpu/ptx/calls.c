@@ -23,11 +23,11 @@ uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
 {
     uint32_t t = sg_temp(d, SG_TY_U32), x;
 
-    sg_emit(d, "add.b32", t, sg_sreg(d, SG_SR_FRAME), sg_const32(d, (uint32_t)offset), NONE);
+    sg_emit(d, SG_OP_add_b32, t, sg_sreg(d, SG_SR_FRAME), sg_const32(d, (uint32_t)offset), NONE);
     if (!wide)
         return t;
     x = sg_temp(d, SG_TY_U64);
-    sg_emit(d, "cvt.u64.u32", x, t, NONE, NONE);
+    sg_emit(d, SG_OP_cvt_u64_u32, x, t, NONE, NONE);
     return x;
 }
 
@@ -134,13 +134,13 @@ uint32_t sg_stack_save(struct sg_dec *d)
 
     sg_sreg(d, SG_SR_FRAME);
     sg_sreg(d, SG_SR_TOP);
-    sg_emit(d, "stacksave", t, NONE, NONE, NONE);
+    sg_emit(d, SG_OP_stacksave, t, NONE, NONE, NONE);
     return t;
 }
 
 void sg_stack_restore(struct sg_dec *d, uint32_t saved)
 {
-    sg_emit(d, "stackrestore", NONE, saved, NONE, NONE);
+    sg_emit(d, SG_OP_stackrestore, NONE, saved, NONE, NONE);
 }
 
 /* alloca.type d, size{, alignment}; stacksave.type d; stackrestore.type a (PTX ISA 9.7.12) */
@@ -158,7 +158,7 @@ int sg_emit_alloca(struct sg_dec *d)
         a = sg_src(d, restore ? 0 : 1, t);
         if (!wide) {
             r = sg_temp(d, SG_TY_U64);
-            sg_emit(d, "cvt.u64.u32", r, a, NONE, NONE);
+            sg_emit(d, SG_OP_cvt_u64_u32, r, a, NONE, NONE);
             a = r;
         }
     }
@@ -179,14 +179,14 @@ int sg_emit_alloca(struct sg_dec *d)
         sg_sreg(d, SG_SR_FRAME);
         sg_sreg(d, SG_SR_TOP);
         r = sg_temp(d, SG_TY_U64);
-        i = sg_emit(d, "alloca", r, a, NONE, NONE);
+        i = sg_emit(d, SG_OP_alloca, r, a, NONE, NONE);
         if (d->err)
             return d->err;
         d->insns[i].aux = align;
         if (d->proc)
             add_site(d, i, UINT32_MAX, 0); /* imm: the frame's size */
     }
-    sg_emit(d, wide ? "mov.b64" : "cvt.u32.u64", sg_dst(d, 0, t), r, NONE, NONE);
+    sg_emit(d, wide ? SG_OP_mov_b64 : SG_OP_cvt_u32_u64, sg_dst(d, 0, t), r, NONE, NONE);
     return d->err;
 }
 
@@ -209,10 +209,10 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     if (find_proc(d, func, &index))
         return d->err;
     sg_sreg(d, SG_SR_FRAME);
-    room = sg_emit(d, "call.room", NONE, NONE, NONE, NONE);
+    room = sg_emit(d, SG_OP_call_room, NONE, NONE, NONE, NONE);
     for (i = 0; i < f->nparams && !d->err; i++)
         pass_parameter(d, &f->params[i], &c->args[i], offset[i], true);
-    i = sg_emit(d, "call", NONE, NONE, NONE, NONE);
+    i = sg_emit(d, SG_OP_call, NONE, NONE, NONE, NONE);
     if (add_site(d, i, index, room))
         return d->err;
     d->insns[i].imm = d->procs[index].label;
@@ -257,7 +257,7 @@ static int decode_function(struct sg_dec *d, uint32_t index)
     sg_place_label(d, d->procs[index].label);
     if (d->err || sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
         return d->err;
-    i = sg_emit(d, "return", NONE, NONE, NONE, NONE);
+    i = sg_emit(d, SG_OP_return, NONE, NONE, NONE, NONE);
     if (d->err)
         return d->err;
     d->metas[i].ctl = SG_CT_EXIT;

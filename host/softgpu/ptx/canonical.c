@@ -57,20 +57,32 @@ static bool canonical_is_reg(const struct canonical *x, uint32_t op)
     return op < x->nregs && x->d->vregs[op].cls == SG_C_32;
 }
 
-static uint8_t kind_by_name(const char *name)
+static uint8_t kind_of(enum sg_op op)
 {
-    static const struct {
-        const char *name;
-        uint8_t kind;
-    } names[] = {{"mov.b32", COPY},  {"shfl.up", COPY},    {"shfl.down", COPY}, {"shfl.bfly", COPY},
-                 {"shfl.idx", COPY}, {"selp.b32", SELECT}, {"mma.float", MMA},  {"wmma.mma", WMMA},
-                 {"ext", EXT},       {"wsync", SYNC},      {"pred.if", SPAN},   {"pred.not", SPAN},
-                 {"fpmode", SPAN}};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (name && !strcmp(name, names[i].name))
-            return names[i].kind;
-    return PLAIN;
+    switch (op) {
+    case SG_OP_mov_b32:
+    case SG_OP_shfl_up:
+    case SG_OP_shfl_down:
+    case SG_OP_shfl_bfly:
+    case SG_OP_shfl_idx:
+        return COPY;
+    case SG_OP_selp_b32:
+        return SELECT;
+    case SG_OP_mma_float:
+        return MMA;
+    case SG_OP_wmma_mma:
+        return WMMA;
+    case SG_OP_ext:
+        return EXT;
+    case SG_OP_wsync:
+        return SYNC;
+    case SG_OP_pred_if:
+    case SG_OP_pred_not:
+    case SG_OP_fpmode:
+        return SPAN;
+    default:
+        return PLAIN;
+    }
 }
 
 static const struct sg_opdef *row_of(struct canonical *x, sg_fn fn, uint8_t *kind)
@@ -80,7 +92,7 @@ static const struct sg_opdef *row_of(struct canonical *x, sg_fn fn, uint8_t *kin
     if (x->known[i].fn != fn) {
         x->known[i].fn = fn;
         x->known[i].def = sg_op_def_of(fn);
-        x->known[i].kind = kind_by_name(sg_op_name(fn));
+        x->known[i].kind = kind_of(sg_op_of(fn));
     }
     *kind = x->known[i].kind;
     return x->known[i].def;
@@ -405,7 +417,7 @@ int sg_dec_canonical(struct sg_dec *d)
     if (ok) {
         x->d = d;
         x->nregs = d->nvregs;
-        x->canon = sg_op_find("canon.f32");
+        x->canon = sg_op_fn(SG_OP_canon_f32);
         ok = allocate_tables(x);
     }
     if (ok) {

@@ -388,7 +388,7 @@ static void kernels(void)
 /* How many instructions of an operation the code of a loop has, and what is around the loop. */
 static void cost_of(const char *op, const char *name, const char *body, uint32_t inside, uint32_t outside)
 {
-    const sg_fn fn = sg_op_find(op), bra = sg_op_find("bra.if");
+    const sg_fn fn = sg_op_fn(sg_op_named(op)), bra = sg_op_fn(SG_OP_bra_if);
     uint32_t in_loop = 0, elsewhere = 0, first = 0, last = 0;
     char text[4096];
     struct tk t;

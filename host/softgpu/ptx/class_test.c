@@ -168,6 +168,33 @@ static void look_at_row(const struct sg_opdef *def)
     }
 }
 
+/* Each operation has a row, whose name is that of its number. */
+static void numbers(void)
+{
+    static const char *const ids[] = {
+        "",
+#define SG_ID(id) #id,
+#include "exec/table/ids.h"
+    };
+    uint32_t bad = 0;
+
+    for (uint32_t op = SG_OP_NONE + 1; op < SG_OP_COUNT; op++) {
+        const struct sg_opdef *row = sg_op_row(op);
+        const char *name = row ? row->name : "no row", *id = ids[op];
+
+        while (*name && (*name == '.' ? '_' : *name) == *id)
+            name++, id++;
+        if (*name || *id || row->op != op || sg_op_named(row->name) != op || !row->fn) {
+            printf("    %s: %s\n", ids[op], row ? row->name : "no row");
+            bad++;
+        }
+    }
+    t_result("names and numbers of operations",
+             !bad && rows == SG_OP_COUNT - 1 && !sg_op_row(SG_OP_NONE) && !sg_op_row(SG_OP_COUNT) &&
+                 sg_op_named("add.b33") == SG_OP_NONE && sg_op_named("") == SG_OP_NONE,
+             "%u bad", bad);
+}
+
 int main(void)
 {
     whole("ldmatrix through 128 bits", matrix);
@@ -175,5 +202,6 @@ int main(void)
     each_line();
     sg_op_each(look_at_row);
     t_result("the table of operations", rows > 800 && !wrong, "%u rows, %u wrong", rows, wrong);
+    numbers();
     return t_end("softgpu classes");
 }

@@ -89,16 +89,16 @@ static uint32_t indexed_address(struct sg_dec *d, const struct sg_opnd *o, uint3
         uint32_t x = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
 
         sg_emit(d,
-                !wide       ? "cvt.u32.u64"
-                : is_signed ? "cvt.u64.s32"
-                            : "cvt.u64.u32",
+                !wide       ? SG_OP_cvt_u32_u64
+                : is_signed ? SG_OP_cvt_u64_s32
+                            : SG_OP_cvt_u64_u32,
                 x, v, SG_OPND_NONE, SG_OPND_NONE);
         v = x;
     }
     if (wide)
-        sg_emit(d, "mad.lo.b64", sum, v, sg_const64(d, o->scale), base);
+        sg_emit(d, SG_OP_mad_lo_b64, sum, v, sg_const64(d, o->scale), base);
     else
-        sg_emit(d, "mad.lo.b32", sum, v, sg_const32(d, (uint32_t)o->scale), base);
+        sg_emit(d, SG_OP_mad_lo_b32, sum, v, sg_const32(d, (uint32_t)o->scale), base);
     return sum;
 }
 
@@ -123,7 +123,7 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
 
     if (sr == SG_SR_EXPLICIT_CLUSTER && cls == SG_C_PRED) {
         t = sg_temp(d, SG_TY_PRED);
-        sg_emit(d, "setp.ne.b32", t, sg_sreg(d, sr), sg_const32(d, 0), SG_OPND_NONE);
+        sg_emit(d, SG_OP_setp_ne_b32, t, sg_sreg(d, sr), sg_const32(d, 0), SG_OPND_NONE);
         return t;
     }
     if (sg_type_float(type) || cls == SG_C_PRED || (wide != (cls == SG_C_64) && sr != SG_SR_GRIDID)) {
@@ -136,7 +136,7 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
     if (sr >= SG_SR_CLOCK) {
         t = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
         strcat(op, names[sr - SG_SR_CLOCK]);
-        sg_emit(d, op, t, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+        sg_emit(d, sg_op_named(op), t, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
         x = t;
     } else {
         wide = false;
@@ -145,7 +145,7 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
     if (wide == (cls == SG_C_64))
         return x;
     t = sg_temp(d, SG_TY_U64); /* %gridid */
-    sg_emit(d, "cvt.u64.u32", t, x, SG_OPND_NONE, SG_OPND_NONE);
+    sg_emit(d, SG_OP_cvt_u64_u32, t, x, SG_OPND_NONE, SG_OPND_NONE);
     return t;
 }
 
@@ -226,7 +226,7 @@ uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t)
             return x;
         }
         y = sg_temp(d, SG_TY_PRED);
-        sg_emit(d, "not.pred", y, x, SG_OPND_NONE, SG_OPND_NONE);
+        sg_emit(d, SG_OP_not_pred, y, x, SG_OPND_NONE, SG_OPND_NONE);
         return y;
     }
     return x;

@@ -277,9 +277,9 @@ uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* allocates the vari
 /* Emits an instruction and returns its index. Unused fields are SG_OPND_NONE. Each field must
    match the table of operations (exec/core.h); otherwise the instruction is refused here,
    whichever emitter requested it. */
-uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
+uint32_t sg_emit(struct sg_dec *d, enum sg_op op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
 /* The same with explicit sets of defined and used fields. */
-uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use);
+uint32_t sg_emit_x(struct sg_dec *d, enum sg_op op, const uint32_t f[5], uint32_t def, uint32_t use);
 uint32_t sg_new_label(struct sg_dec *d);
 void sg_place_label(struct sg_dec *d, uint32_t label);
 void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);

@@ -307,14 +307,14 @@ static bool field_fits(struct sg_dec *d, const struct sg_opdef *def, unsigned k,
     return false;
 }
 
-uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use)
+uint32_t sg_emit_x(struct sg_dec *d, enum sg_op op, const uint32_t f[5], uint32_t def, uint32_t use)
 {
     const struct sg_opdef *row;
     struct sg_insn *in;
 
     if (d->err)
         return 0;
-    row = sg_op_def(op);
+    row = sg_op_row(op);
     if (!row) {
         sg_dec_refuse(d, NULL);
         return 0;
@@ -345,7 +345,7 @@ uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32
     return d->ninsns++;
 }
 
-uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c)
+uint32_t sg_emit(struct sg_dec *d, enum sg_op op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t f[5] = {dd, a, b, c, SG_OPND_NONE};
 
@@ -364,7 +364,7 @@ uint32_t sg_new_label(struct sg_dec *d)
 
 void sg_place_label(struct sg_dec *d, uint32_t label)
 {
-    uint32_t i = sg_emit(d, "join", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    uint32_t i = sg_emit(d, SG_OP_join, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
 
     if (d->err)
         return;
@@ -374,7 +374,7 @@ void sg_place_label(struct sg_dec *d, uint32_t label)
 
 void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg)
 {
-    const char *op = pred == SG_OPND_NONE ? "bra" : neg ? "bra.not" : "bra.if";
+    const enum sg_op op = pred == SG_OPND_NONE ? SG_OP_bra : neg ? SG_OP_bra_not : SG_OP_bra_if;
     uint32_t i = sg_emit(d, op, SG_OPND_NONE, pred, SG_OPND_NONE, SG_OPND_NONE);
 
     if (d->err)
@@ -401,7 +401,7 @@ uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz)
     d->code->mxcsr = MXCSR_BASE | (d->ftz ? MXCSR_FLUSH : 0);
     if (mode == d->code->mxcsr)
         return UINT32_MAX;
-    i = sg_emit(d, "fpmode", SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    i = sg_emit(d, SG_OP_fpmode, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
     if (!d->err)
         d->insns[i].imm = mode;
     return i;

@@ -137,7 +137,7 @@ static int fold_constants(struct flow *x)
     struct sg_dec *d = x->d;
     uint32_t *value = calloc((size_t)d->nvregs + 1, sizeof(uint32_t));
     uint8_t *defs = calloc((size_t)d->nvregs + 1, 1);
-    const sg_fn mov32 = sg_op_find("mov.b32"), mov64 = sg_op_find("mov.b64");
+    const sg_fn mov32 = sg_op_fn(SG_OP_mov_b32), mov64 = sg_op_fn(SG_OP_mov_b64);
 
     if (!value || !defs) {
         free(value);

@@ -351,20 +351,6 @@ HANDLER(cdp_stream_end)
     return SG_NEXT;
 }
 
-const struct sg_opdef sg_ops_cdp[] = {
-    ROWR(cdp_buffer, "cdp.buffer", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u64), IN(u64)),
-    ROWR(cdp_shared, "cdp.shared", SG_R_CDP, 0, NO, IN(u64), IN(u32)),
-    ROWR(cdp_launch, "cdp.launch", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
-    ROWR(cdp_malloc, "cdp.malloc", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
-    ROWR(cdp_free, "cdp.free", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_stream, "cdp.stream", SG_R_CDP, 0, OUT(u32), IN(u64), OPT(IN(u32))),
-    ROWR(cdp_stream_end, "cdp.stream.end", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_error, "cdp.error", SG_R_CDP, 0, OUT(u32)),
-    ROWR(cdp_error_peek, "cdp.error.peek", SG_R_CDP, 0, OUT(u32)),
-    ROWR(cdp_error_string, "cdp.error.string", SG_R_CDP, 0, OUT(u64), IN(u32)),
-    {0},
-};
-
 void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
 {
     *l->children->taken += instructions + 1;
@@ -453,3 +439,10 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
 
     return run_with_children(l, fault, grid, 0, &total, &taken);
 }
+
+#include "exec/table/rows.h"
+
+const struct sg_opdef sg_ops_cdp[] = {
+#include "exec/cdp/launch.def"
+    {0},
+};

@@ -159,15 +159,6 @@ HANDLER(cdp_rows)
     return SG_NEXT;
 }
 
-const struct sg_opdef sg_ops_cdp_memory[] = {
-    ROWR(cdp_memcpy, "cdp.memcpy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64)),
-    ROWR(cdp_memset, "cdp.memset", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u64), IN(u64)),
-    ROWR(cdp_copy_rows, "cdp.copy.rows", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u64), IN(u64)),
-    ROWR(cdp_set_rows, "cdp.set.rows", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u32)),
-    ROWR(cdp_rows, "cdp.rows", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64)),
-    {0},
-};
-
 static bool reach_memory(const struct sg_launch *l, u64 at, u64 n, bool write)
 {
     struct sg_mem_range hit;
@@ -213,3 +204,10 @@ int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const s
     }
     return ok ? 0 : fault->result;
 }
+
+#include "exec/table/rows.h"
+
+const struct sg_opdef sg_ops_cdp_memory[] = {
+#include "exec/cdp/memory.def"
+    {0},
+};

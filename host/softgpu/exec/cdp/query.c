@@ -77,13 +77,9 @@ QUERY(cdp_limit, u64, l->queries->limit(l->owner, SRC(u32, b)[i], &v))
 QUERY(cdp_function, struct sg_function_attributes, ask_function(l, SRC(u64, b)[i], &v))
 QUERY(cdp_occupancy, s32, ask_occupancy(l, SRC(u64, b)[i], SRC(s32, c)[i], SRC(u64, e)[i], &v))
 
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_cdp_query[] = {
-    ROWR(cdp_device, "cdp.device", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_devices, "cdp.devices", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_version, "cdp.version", SG_R_CDP, 0, OUT(u32), IN(u64)),
-    ROWR(cdp_attribute, "cdp.attribute", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u32)),
-    ROWR(cdp_limit, "cdp.limit", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32)),
-    ROWR(cdp_function, "cdp.function", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
-    ROWR(cdp_occupancy, "cdp.occupancy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u32), IN(u64)),
+#include "exec/cdp/query.def"
     {0},
 };

@@ -46,9 +46,9 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
 /* Only the thread that runs a block accesses its shared memory, so no lock is needed there. */
 #define IS_SHARED(in) (((in)->aux & SG_AUX_ADDR32) != 0)
 
-/* U: the unsigned type stored; old and b in scope; e: the new value */
-#define ATOM(id, U, e) \
-    HANDLER(atom_##id) \
+/* U: the unsigned type stored; B: of the operand; old and b in scope; e: the new value */
+#define ATOM(id, name, U, B, e) \
+    HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
         U *d = DST(U, d); \
@@ -73,8 +73,8 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT; \
     }
 
-#define FETCH(id, U, fn, op) \
-    HANDLER(atom_##id) \
+#define FETCH(id, name, U, fn, op) \
+    HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
         U *d = DST(U, d); \
@@ -95,8 +95,8 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT; \
     }
 
-#define EXCH(id, U) \
-    HANDLER(atom_exch_##id) \
+#define EXCH(id, name, U) \
+    HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
         U *d = DST(U, d); \
@@ -113,8 +113,8 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
     }
 
 /* T: memory, R: register */
-#define CAS(id, T, R) \
-    HANDLER(atom_cas_##id) \
+#define CAS(id, name, T, R) \
+    HANDLER(id) \
     { \
         const R *pb = SRC(R, b), *pc = SRC(R, c); \
         R *d = DST(R, d); \
@@ -233,42 +233,11 @@ static inline u32 extreme_half(u32 a, u32 b, bool bf, bool max)
     return x != x && y != y ? 0x7fffu : (second ? b : a) & 0xffffu;
 }
 
-FETCH(add_b32, u32, __atomic_fetch_add, +)
-FETCH(add_b64, u64, __atomic_fetch_add, +)
-FETCH(and_b32, u32, __atomic_fetch_and, &)
-FETCH(and_b64, u64, __atomic_fetch_and, &)
-FETCH(or_b32, u32, __atomic_fetch_or, |)
-FETCH(or_b64, u64, __atomic_fetch_or, |)
-FETCH(xor_b32, u32, __atomic_fetch_xor, ^)
-FETCH(xor_b64, u64, __atomic_fetch_xor, ^)
-EXCH(b32, u32)
-EXCH(b64, u64)
-CAS(b16, u16, u32)
-CAS(b32, u32, u32)
-CAS(b64, u64, u64)
-ATOM(min_u32, u32, b < old ? b : old)
-ATOM(max_u32, u32, b > old ? b : old)
-ATOM(min_s32, u32, (s32)b < (s32)old ? b : old)
-ATOM(max_s32, u32, (s32)b > (s32)old ? b : old)
-ATOM(min_u64, u64, b < old ? b : old)
-ATOM(max_u64, u64, b > old ? b : old)
-ATOM(min_s64, u64, (s64)b < (s64)old ? b : old)
-ATOM(max_s64, u64, (s64)b > (s64)old ? b : old)
-ATOM(inc_b32, u32, old >= b ? 0 : old + 1)
-ATOM(dec_b32, u32, old == 0 || old > b ? b : old - 1)
-ATOM(add_f32, u32, add_f32(old, b))
-ATOM(add_f64, u64, add_f64(old, b))
-ATOM(add_f16x2, u32, add_f16(old, b) | add_f16(old >> 16, b >> 16) << 16)
-ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
 #define EXTREME2(bf, max) extreme_half(old, b, bf, max) | extreme_half(old >> 16, b >> 16, bf, max) << 16
-ATOM(min_f16x2, u32, EXTREME2(false, false))
-ATOM(max_f16x2, u32, EXTREME2(false, true))
-ATOM(min_bf16x2, u32, EXTREME2(true, false))
-ATOM(max_bf16x2, u32, EXTREME2(true, true))
 
 /* 16-bit values: memory is narrower than the register */
-#define ATOM16(id, e) \
-    HANDLER(atom_##id) \
+#define ATOM16(id, name, e) \
+    HANDLER(id) \
     { \
         const u32 *pb = SRC(u32, b); \
         u32 *d = DST(u32, d); \
@@ -285,12 +254,6 @@ ATOM(max_bf16x2, u32, EXTREME2(true, true))
         } \
         return SG_NEXT; \
     }
-ATOM16(add_f16, add_f16(old, b))
-ATOM16(add_bf16, add_bf16(old, b))
-ATOM16(min_f16, extreme_half(old, b, false, false))
-ATOM16(max_f16, extreme_half(old, b, false, true))
-ATOM16(min_bf16, extreme_half(old, b, true, false))
-ATOM16(max_bf16, extreme_half(old, b, true, true))
 
 /*
  * Barrier objects of 64 bits: pending arrivals in bits 0-19, arrivals per phase in bits 20-39,
@@ -379,53 +342,11 @@ HANDLER(mbar_pending)
     return SG_NEXT;
 }
 
+#include "exec/ops/atom.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_atom[] = {
-    ROWE(atom_add_b32, "atom.add.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_b64, "atom.add.b64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_and_b32, "atom.and.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_and_b64, "atom.and.b64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_or_b32, "atom.or.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_or_b64, "atom.or.b64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_xor_b32, "atom.xor.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_xor_b64, "atom.xor.b64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_exch_b32, "atom.exch.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_exch_b64, "atom.exch.b64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_cas_b16, "atom.cas.b16", OUT(u32), ADR, IN(u32), IN(u32)),
-    ROWE(atom_cas_b32, "atom.cas.b32", OUT(u32), ADR, IN(u32), IN(u32)),
-    ROWE(atom_cas_b64, "atom.cas.b64", OUT(u64), ADR, IN(u64), IN(u64)),
-    ROWE(atom_min_u32, "atom.min.u32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_u32, "atom.max.u32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_s32, "atom.min.s32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_s32, "atom.max.s32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_u64, "atom.min.u64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_max_u64, "atom.max.u64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_min_s64, "atom.min.s64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_max_s64, "atom.max.s64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_inc_b32, "atom.inc.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_dec_b32, "atom.dec.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_f32, "atom.add.f32", OUT(u32), ADR, IN(f32)),
-    ROWE(atom_add_f64, "atom.add.f64", OUT(u64), ADR, IN(u64)),
-    ROWE(atom_add_f16x2, "atom.add.f16x2", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_bf16x2, "atom.add.bf16x2", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_f16, "atom.add.f16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_bf16, "atom.add.bf16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_f16, "atom.min.f16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_f16, "atom.max.f16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_bf16, "atom.min.bf16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_bf16, "atom.max.bf16", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_f16x2, "atom.min.f16x2", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_f16x2, "atom.max.f16x2", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_min_bf16x2, "atom.min.bf16x2", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_max_bf16x2, "atom.max.bf16x2", OUT(u32), ADR, IN(u32)),
-    ROWR(atom_cas_b128, "atom.cas.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
-    ROWR(atom_exch_b128, "atom.exch.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
-    ROWE(mbar_init, "mbar.init", NO, ADR, IN(u32)),
-    ROWE(mbar_arrive, "mbar.arrive", OUT(u64), ADR, IN(u32)),
-    ROWE(mbar_drop, "mbar.drop", OUT(u64), ADR, IN(u32)),
-    ROWE(mbar_expect, "mbar.expect", NO, ADR, IN(u32)),
-    ROWE(mbar_complete, "mbar.complete", NO, ADR, IN(u32)),
-    ROWE(mbar_test, "mbar.test", OUT_P, ADR, IN(u64)),
-    ROWE(mbar_parity, "mbar.parity", OUT_P, ADR, IN(u32)),
-    ROWE(mbar_pending, "mbar.pending", OUT(u32), IN(u64)),
+#include "exec/ops/atom.def"
     {0},
 };

@@ -202,8 +202,11 @@ HANDLER(bulk_reduce)
     return SG_NEXT;
 }
 
+#include "exec/ops/bulk.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_bulk[] = {
-    ROWR(bulk_copy, "bulk.copy", SG_R_BULK, 0, BY, BY, IN(u32), OPT(IN(u32)), OPT(IN(u32))),
-    ROWR(bulk_reduce, "bulk.reduce", SG_R_BULK_REDUCE, 0, BY, BY, IN(u32), OPT(IN(u32))),
+#include "exec/ops/bulk.def"
     {0},
 };

@@ -180,14 +180,11 @@ HANDLER(isspacep)
     return SG_NEXT;
 }
 
+#include "exec/ops/cluster.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_cluster[] = {
-    ROWE(cluster_arrive, "cluster.arrive", NO),
-    ROWE(cluster_wait, "cluster.wait", NO),
-    ROWE(mapa_shared, "mapa.shared", OUT(u32), IN(u32), IN(u32)),
-    ROWE(mapa, "mapa", OUT(u64), IN(u64), IN(u32)),
-    ROWE(ctarank_shared, "ctarank.shared", OUT(u32), IN(u32)),
-    ROWE(ctarank, "ctarank", OUT(u32), IN(u64)),
-    ROWE(isspacep, "isspacep", OUT_P, IN(u64)),
-    ROWE(isspacep_cluster, "isspacep.cluster", OUT_P, IN(u64)),
+#include "exec/ops/cluster.def"
     {0},
 };

@@ -268,12 +268,12 @@ static u64 real_ns(void)
         STORE(TD, t); \
         return SG_NEXT; \
     }
-TIMER(clock, u32, now_ns())
-TIMER(clock_hi, u32, now_ns() >> 32)
-TIMER(clock64, u64, now_ns())
-TIMER(globaltimer, u64, real_ns())
-TIMER(globaltimer_lo, u32, real_ns())
-TIMER(globaltimer_hi, u32, real_ns() >> 32)
+TIMER(sreg_clock, u32, now_ns())
+TIMER(sreg_clock_hi, u32, now_ns() >> 32)
+TIMER(sreg_clock64, u64, now_ns())
+TIMER(sreg_globaltimer, u64, real_ns())
+TIMER(sreg_globaltimer_lo, u32, real_ns())
+TIMER(sreg_globaltimer_hi, u32, real_ns() >> 32)
 
 /* ---- ends ---- */
 
@@ -505,45 +505,11 @@ HANDLER(assertfail)
     return sg_assertfail(w, in);
 }
 
+#include "exec/ops/control.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_ctl[] = {
-    ROWR(bra, "bra", SG_R_BRA, 0, NO),
-    ROWR(bra_if, "bra.if", SG_R_BRA_IF, 0, NO, IN_P),
-    ROWR(bra_not, "bra.not", SG_R_BRA_IF, 0, NO, IN_P),
-    ROWE(join, "join", NO),
-    ROWR(brx, "brx", SG_R_BRX, 0, NO, IN(u32)),
-    ROWR(exit, "exit", SG_R_EXIT, 0, NO),
-    ROWR(exit_if, "exit.if", SG_R_EXIT_IF, 0, NO, IN_P),
-    ROWR(exit_not, "exit.not", SG_R_EXIT_IF, 0, NO, IN_P),
-    ROWR(pred_if, "pred.if", SG_R_SPAN, 0, NO, IN_P),
-    ROWR(pred_not, "pred.not", SG_R_SPAN, 0, NO, IN_P),
-    ROWR(fpmode, "fpmode", SG_R_FPMODE, 0, NO),
-    ROWR(flat, "flat", SG_R_FLAT, 0, NO),
-    ROWR(wsync, "wsync", SG_R_SYNC, 0, NO, IN(u32)),
-    ROWR(bar_sync, "bar.sync", SG_R_SYNC, 0, NO, IN(u32), IN(u32)),
-    ROWR(bar_arrive, "bar.arrive", SG_R_SYNC, 0, NO, IN(u32), IN(u32)),
-    ROWR(bar_red_popc, "bar.red.popc", SG_R_SYNC, 0, OUT(u32), IN(u32), IN(u32), IN_P),
-    ROWR(bar_red_and, "bar.red.and", SG_R_SYNC, 0, OUT_P, IN(u32), IN(u32), IN_P),
-    ROWR(bar_red_or, "bar.red.or", SG_R_SYNC, 0, OUT_P, IN(u32), IN(u32), IN_P),
-    ROWE(fence, "fence", NO),
-    ROWE(nanosleep, "nanosleep", NO, IN(u32)),
-    ROWE(clock, "sreg.clock", OUT(u32)),
-    ROWE(clock_hi, "sreg.clock_hi", OUT(u32)),
-    ROWE(clock64, "sreg.clock64", OUT(u64)),
-    ROWE(globaltimer, "sreg.globaltimer", OUT(u64)),
-    ROWE(globaltimer_lo, "sreg.globaltimer_lo", OUT(u32)),
-    ROWE(globaltimer_hi, "sreg.globaltimer_hi", OUT(u32)),
-    ROWE(trap, "trap", NO),
-    ROWE(badcall, "badcall", NO),
-    ROWR(call, "call", SG_R_CALL, 0, NO),
-    ROWR(call_room, "call.room", SG_R_ROOM, 0, NO),
-    ROWR(return, "return", SG_R_RETURN, 0, NO),
-    ROWR(alloca, "alloca", SG_R_ALLOCA, 0, OUT(u64), IN(u64)),
-    ROWR(stacksave, "stacksave", SG_R_STACK, 0, OUT(u64)),
-    ROWR(stackrestore, "stackrestore", SG_R_STACK, 0, NO, IN(u64)),
-    ROWE(malloc, "malloc", OUT(u64), IN(u64)),
-    ROWE(free, "free", NO, IN(u64)),
-    ROWE(setcond, "setcond", NO, IN(u64), IN(u32)),
-    ROWE(vprintf, "vprintf", OUT(u32), IN(u64), IN(u64)),
-    ROWE(assertfail, "assertfail", IN(u64), IN(u64), IN(u32), IN(u64)),
+#include "exec/ops/control.def"
     {0},
 };

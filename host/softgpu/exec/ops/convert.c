@@ -10,8 +10,8 @@
 typedef __int128 wide;
 
 #define SAT(v, lo, hi) ((v) < (wide)(lo) ? (wide)(lo) : (v) > (wide)(hi) ? (wide)(hi) : (v))
-#define CVT_SAT(dn, DR, lo, hi, sn, SR, ST) \
-    static int h_sat_##dn##_##sn(struct sg_warp *w, const struct sg_insn *in) \
+#define CVT_SAT(id, name, DR, lo, hi, SR, ST) \
+    HANDLER(id) \
     { \
         const SR *pa = SRC(SR, a); \
         DR *d = DST(DR, d); \
@@ -22,31 +22,11 @@ typedef __int128 wide;
         } \
         return SG_NEXT; \
     }
-#define SAT_FROM(X, dn, DR, lo, hi) \
-    X(dn, DR, lo, hi, u8, u32, u8) \
-    X(dn, DR, lo, hi, s8, u32, s8) \
-    X(dn, DR, lo, hi, u16, u32, u16) \
-    X(dn, DR, lo, hi, s16, u32, s16) \
-    X(dn, DR, lo, hi, u32, u32, u32) \
-    X(dn, DR, lo, hi, s32, u32, s32) \
-    X(dn, DR, lo, hi, u64, u64, u64) \
-    X(dn, DR, lo, hi, s64, u64, s64)
-#define SATS(X) \
-    SAT_FROM(X, u8, u32, 0, UINT8_MAX) \
-    SAT_FROM(X, s8, u32, INT8_MIN, INT8_MAX) \
-    SAT_FROM(X, u16, u32, 0, UINT16_MAX) \
-    SAT_FROM(X, s16, u32, INT16_MIN, INT16_MAX) \
-    SAT_FROM(X, u32, u32, 0, UINT32_MAX) \
-    SAT_FROM(X, s32, u32, INT32_MIN, INT32_MAX) \
-    SAT_FROM(X, u64, u64, 0, UINT64_MAX) \
-    SAT_FROM(X, s64, u64, INT64_MIN, INT64_MAX)
-SATS(CVT_SAT)
-#define ROWS(dn, DR, lo, hi, sn, SR, ST) ROW(sat_##dn##_##sn, "cvt.sat." #dn "." #sn, OUT(DR), IN(SR)),
 
 /* ---- float to integer: always clamped; NaN is 0 or the top bit (PTX ISA, cvt) ---- */
 
-#define CVT_INT(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
-    static int h_##mode##_##dn##_##sn(struct sg_warp *w, const struct sg_insn *in) \
+#define CVT_INT(id, name, fn, DR, DT, lo, hi, limit, nan, ST) \
+    HANDLER(id) \
     { \
         const ST *pa = SRC(ST, a); \
         DR *d = DST(DR, d); \
@@ -66,25 +46,6 @@ SATS(CVT_SAT)
         } \
         return SG_NEXT; \
     }
-#define TOP32(sn) (sizeof(#sn "") == 4 && #sn[1] == '6' ? 1u << 31 : 0)
-#define INT_DSTS(X, mode, fn, sn, ST) \
-    X(mode, fn, u8, u32, u8, 0, UINT8_MAX, 256.0, 0, sn, ST) \
-    X(mode, fn, s8, u32, s8, INT8_MIN, INT8_MAX, 128.0, 0, sn, ST) \
-    X(mode, fn, u16, u32, u16, 0, UINT16_MAX, 65536.0, 0, sn, ST) \
-    X(mode, fn, s16, u32, s16, INT16_MIN, INT16_MAX, 32768.0, 0, sn, ST) \
-    X(mode, fn, u32, u32, u32, 0, UINT32_MAX, 4294967296.0, TOP32(sn), sn, ST) \
-    X(mode, fn, s32, u32, s32, INT32_MIN, INT32_MAX, 2147483648.0, TOP32(sn), sn, ST) \
-    X(mode, fn, u64, u64, u64, 0, UINT64_MAX, 18446744073709551616.0, 1ull << 63, sn, ST) \
-    X(mode, fn, s64, u64, s64, INT64_MIN, INT64_MAX, 9223372036854775808.0, 1ull << 63, sn, ST)
-#define INTS(X) \
-    INT_DSTS(X, rni, nearest_even, f32, f32) \
-    INT_DSTS(X, rzi, trunc, f32, f32) \
-    INT_DSTS(X, rmi, floor, f32, f32) \
-    INT_DSTS(X, rpi, ceil, f32, f32) \
-    INT_DSTS(X, rni, nearest_even, f64, f64) \
-    INT_DSTS(X, rzi, trunc, f64, f64) \
-    INT_DSTS(X, rmi, floor, f64, f64) \
-    INT_DSTS(X, rpi, ceil, f64, f64)
 
 /* Rounds ties to even regardless of MXCSR. */
 static inline double nearest_even(double x)
@@ -98,14 +59,10 @@ static inline double nearest_even(double x)
     return r < -0.5 ? t - 1.0 : t;
 }
 
-INTS(CVT_INT)
-#define ROWI(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
-    ROW(mode##_##dn##_##sn, "cvt." #mode "." #dn "." #sn, OUT(DR), IN(ST)),
-
 /* ---- float to the same type, rounded to an integer: -0 stays -0 ---- */
 
-#define CVT_FF(mode, fn, sn, ST) \
-    static int h_##mode##_##sn(struct sg_warp *w, const struct sg_insn *in) \
+#define CVT_FF(id, name, fn, ST) \
+    HANDLER(id) \
     { \
         const ST *pa = SRC(ST, a); \
         ST *d = DST(ST, d); \
@@ -115,14 +72,6 @@ INTS(CVT_INT)
         } \
         return SG_NEXT; \
     }
-#define FFS(X) \
-    X(rni, nearest_even, f32, f32) \
-    X(rzi, trunc, f32, f32) \
-    X(rmi, floor, f32, f32) \
-    X(rpi, ceil, f32, f32) \
-    X(rni, nearest_even, f64, f64) X(rzi, trunc, f64, f64) X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
-FFS(CVT_FF)
-#define ROWF(mode, fn, sn, ST) ROW(mode##_##sn, "cvt." #mode "." #sn "." #sn, OUT(ST), IN(ST)),
 
 /* ---- small floats ---- */
 
@@ -329,7 +278,7 @@ TINY2(e3m2x2, tiny_e3m2, 8)
 
 /* Stochastic rounding: the lower `bits` of each half of c, the upper half for a. */
 #define STOCHASTIC2(id, format, shift, bits) \
-    HANDLER(cvt_rs_##id) \
+    HANDLER(cvt_rs_##id##_f32) \
     { \
         const f32 *pa = SRC(f32, a), *pb = SRC(f32, b); \
         const u32 *pc = SRC(u32, c), mask = (1u << bits) - 1; \
@@ -395,7 +344,7 @@ HANDLER(cvt_bf16x2_ue8m0x2)
 
 /* cvt.pack.sat.T.s32 d, a, b{, c}: a and b saturated, c shifted up behind them */
 #define PACK(id, bits, lo, hi) \
-    HANDLER(pack_##id) \
+    HANDLER(cvt_pack_##id##_s32) \
     { \
         const s32 *pa = SRC(s32, a), *pb = SRC(s32, b); \
         const u32 *pc = SRC(u32, c); \
@@ -417,39 +366,11 @@ PACK(s4, 4, -8, 7)
 PACK(u2, 2, 0, 3)
 PACK(s2, 2, -2, 1)
 
+#include "exec/ops/convert.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_cvt[] = {
-    SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64", OUT(u32), IN(u64)),
-    ROW(cvt_bf16_f64, "cvt.bf16.f64", OUT(u32), IN(u64)),
-    ROW(cvt_tf32_f32, "cvt.tf32.f32", OUT(u32), IN(f32)),
-    ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2", OUT(u32), IN(u32)),
-    ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2", OUT(u32), IN(u32)),
-    ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2", OUT(u32), IN(u32)),
-    ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2", OUT(u32), IN(u32)),
-    ROW(cvt_e2m1x2_f32, "cvt.e2m1x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_e2m3x2_f32, "cvt.e2m3x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_e3m2x2_f32, "cvt.e3m2x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_f16x2_e2m1x2, "cvt.f16x2.e2m1x2", OUT(u32), IN(u32)),
-    ROW(cvt_f16x2_e2m3x2, "cvt.f16x2.e2m3x2", OUT(u32), IN(u32)),
-    ROW(cvt_f16x2_e3m2x2, "cvt.f16x2.e3m2x2", OUT(u32), IN(u32)),
-    ROW(cvt_rs_f16x2, "cvt.rs.f16x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_bf16x2, "cvt.rs.bf16x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_e4m3x2, "cvt.rs.e4m3x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_e5m2x2, "cvt.rs.e5m2x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_e2m1x2, "cvt.rs.e2m1x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_e2m3x2, "cvt.rs.e2m3x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_rs_e3m2x2, "cvt.rs.e3m2x2.f32", OUT(u32), IN(f32), IN(f32), IN(u32)),
-    ROW(cvt_ue8m0x2_f32, "cvt.ue8m0x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_ue8m0x2_bf16x2, "cvt.ue8m0x2.bf16x2", OUT(u32), IN(u32)),
-    ROW(cvt_bf16x2_ue8m0x2, "cvt.bf16x2.ue8m0x2", OUT(u32), IN(u32)),
-    ROW(pack_u8, "cvt.pack.u8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_s8, "cvt.pack.s8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_u4, "cvt.pack.u4.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_s4, "cvt.pack.s4.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_u2, "cvt.pack.u2.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_s2, "cvt.pack.s2.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(pack_u16, "cvt.pack.u16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
-    ROW(pack_s16, "cvt.pack.s16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
+#include "exec/ops/convert.def"
     {0},
 };

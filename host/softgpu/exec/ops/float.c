@@ -133,108 +133,7 @@ static inline u32 to_u32(f32 x)
     return y >= 4294967296.0f ? UINT32_MAX : (u32)(s64)(y >= 4294967296.0f ? 0.0f : y);
 }
 
-#define LIST1(X) \
-    X(neg_f32, "neg.f32", f32, f32, float32(bits32(a) ^ 0x80000000u)) \
-    X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63)) \
-    X(abs_f32, "abs.f32", f32, f32, float32(bits32(a) & 0x7fffffffu)) \
-    X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63)) \
-    X(canon_f32, "canon.f32", u32, u32, (a & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : a) \
-    X(flush_f32, "flush.f32", f32, f32, FLUSH(a)) \
-    X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a) \
-    X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a) \
-    X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a) \
-    X(rcp_gross, "rcp.approx.f64", f64, f64, gross_out(1.0 / gross_in(a))) \
-    X(rsqrt_gross, "rsqrt.approx.f64", f64, f64, gross_out(1.0 / __builtin_sqrt(gross_in(a)))) \
-    X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a)) \
-    X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a)) \
-    X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a)) \
-    X(rsqrt_f64, "rsqrt.f64", f64, f64, rsqrt_once(a)) \
-    X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a)) \
-    X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a)) \
-    X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a)) \
-    X(rpi_f32, "cvt.rpi.f32.f32", f32, f32, __builtin_ceilf(a)) \
-    X(rni_s32, "cvt.rni.s32.f32", s32, f32, to_s32(__builtin_rintf(a))) \
-    X(rzi_s32, "cvt.rzi.s32.f32", s32, f32, to_s32(__builtin_truncf(a))) \
-    X(rmi_s32, "cvt.rmi.s32.f32", s32, f32, to_s32(__builtin_floorf(a))) \
-    X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a))) \
-    X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a)) \
-    X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a) \
-    X(cvt_f64_f32, "cvt.f64.f32", f64, u32, (f64)float32(a)) \
-    X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a) \
-    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, FROM_U64((f64)a)) \
-    X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a) \
-    X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a) \
-    X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a) \
-    X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a) \
-    X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a) \
-    X(cvt_f64_u64, "cvt.f64.u64", f64, u64, FROM_U64((f64)a))
-
-#define LIST2(X) \
-    X(add_f32, "add.f32", f32, f32, f32, a + b) \
-    X(sub_f32, "sub.f32", f32, f32, f32, a - b) \
-    X(mul_f32, "mul.f32", f32, f32, f32, a *b) \
-    X(div_f32, "div.f32", f32, f32, f32, a / b) \
-    X(div_approx_f32, "div.approx.f32", f32, f32, f32, a / far_to_inf(b)) \
-    X(add_f64, "add.f64", f64, f64, f64, a + b) \
-    X(sub_f64, "sub.f64", f64, f64, f64, a - b) \
-    X(mul_f64, "mul.f64", f64, f64, f64, a *b) \
-    X(div_f64, "div.f64", f64, f64, f64, a / b) \
-    X(min_f64, "min.f64", f64, f64, f64, dmin_ptx(a, b)) \
-    X(max_f64, "max.f64", f64, f64, f64, dmax_ptx(a, b)) \
-    X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
-    X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
-
-/* The NaNs of these operations are already canonical. */
-#define LIST1_CLEAN(X) \
-    X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
-    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
-    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FROM_U32((f32)(f64)a)) \
-    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a) \
-    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a) \
-    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a) \
-    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a) \
-    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a) \
-    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FROM_U32((f32)a))
-
-#define LIST2_CLEAN(X) \
-    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b)) \
-    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b)) \
-    X(min_nan_f32, "min.nan.f32", f32, f32, f32, NAN32(fmin_ptx(a, b))) \
-    X(max_nan_f32, "max.nan.f32", f32, f32, f32, NAN32(fmax_ptx(a, b))) \
-    X(min_xs_f32, "min.xorsign.f32", f32, f32, f32, XORSIGN(fmin_ptx(FABS(a), FABS(b)))) \
-    X(max_xs_f32, "max.xorsign.f32", f32, f32, f32, XORSIGN(fmax_ptx(FABS(a), FABS(b)))) \
-    X(min_nan_xs_f32, "min.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmin_ptx(FABS(a), FABS(b))))) \
-    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b)))))
-
-#define LIST3(X) \
-    X(fma_f32, "fma.f32", f32, f32, f32, f32, __builtin_fmaf(a, b, c)) \
-    X(fma_f64, "fma.f64", f64, f64, f64, f64, __builtin_fma(a, b, c))
-
-LIST1(OP1)
-LIST2(OP2)
-LIST1_CLEAN(OP1)
-LIST2_CLEAN(OP2)
-LIST3(OP3)
-
 #define UNORD (a != a || b != b)
-#define CMP_FLOAT(X, T) \
-    X(setp_eq_##T, "setp.eq." #T, T, a == b) \
-    X(setp_ne_##T, "setp.ne." #T, T, a<b || a> b) \
-    X(setp_lt_##T, "setp.lt." #T, T, a < b) \
-    X(setp_le_##T, "setp.le." #T, T, a <= b) \
-    X(setp_gt_##T, "setp.gt." #T, T, a > b) \
-    X(setp_ge_##T, "setp.ge." #T, T, a >= b) \
-    X(setp_equ_##T, "setp.equ." #T, T, !(a < b || a > b)) \
-    X(setp_neu_##T, "setp.neu." #T, T, !(a == b)) \
-    X(setp_ltu_##T, "setp.ltu." #T, T, !(a >= b)) \
-    X(setp_leu_##T, "setp.leu." #T, T, !(a > b)) \
-    X(setp_gtu_##T, "setp.gtu." #T, T, !(a <= b)) \
-    X(setp_geu_##T, "setp.geu." #T, T, !(a < b)) \
-    X(setp_num_##T, "setp.num." #T, T, a == a && b == b) \
-    X(setp_nan_##T, "setp.nan." #T, T, a != a || b != b)
-
-CMP_FLOAT(CMP, f32)
-CMP_FLOAT(CMP, f64)
 
 /*
  * ex2: 2^x = 2^n * 2^f, f in [-0.5, 0.5], polynomial of degree 7 with an error below 1 ulp;
@@ -321,9 +220,6 @@ HANDLER(lg2_f32)
         } \
         return SG_NEXT; \
     }
-#define ROWL(id, name, T, e) ROW(id, name, OUT(T), IN(T)),
-#define LISTL(X) X(tanh_f32, "tanh.f32", f32, tanhf(a))
-LISTL(LIBM)
 
 /*
  * sin (quarter 0) and cos (1) below 2^20: x = n pi / 2 + r in f64, where n is the nearest integer;
@@ -366,11 +262,11 @@ static inline f32 trig_ptx(f32 x, u64 quarter)
 TRIG(sin_f32, 0, sinf)
 TRIG(cos_f32, 1, cosf)
 
+#include "exec/ops/float.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef SG_TABLE(flt)[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LIST1_CLEAN(ROW1_CLEAN) LIST2_CLEAN(ROW2_CLEAN) CMP_FLOAT(ROWC, f32)
-        CMP_FLOAT(ROWC, f64) LISTL(ROWL) ROW(ex2_f32, "ex2.f32", OUT(f32), IN(f32)),
-    ROW(lg2_f32, "lg2.f32", OUT(f32), IN(f32)),
-    ROW(sin_f32, "sin.f32", OUT(f32), IN(f32)),
-    ROW(cos_f32, "cos.f32", OUT(f32), IN(f32)),
+#include "exec/ops/float.def"
     {0},
 };

@@ -19,7 +19,7 @@ HANDLER(graph_launch)
 
 /* %current_graph_exec; there is a single sequence of graphs, which does not advance while a grid
    runs. */
-HANDLER(graph_self)
+HANDLER(sreg_current_graph_exec)
 {
     const struct sg_launch *l = w->cta->launch;
     const u64 self = l->graphs ? l->graphs->self(l->graph) : 0;
@@ -28,8 +28,11 @@ HANDLER(graph_self)
     return SG_NEXT;
 }
 
+#include "exec/ops/graph.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_graph[] = {
-    ROWE(graph_launch, "graph.launch", OUT(u32), IN(u64), IN(u64)),
-    ROWE(graph_self, "sreg.current_graph_exec", OUT(u64)),
+#include "exec/ops/graph.def"
     {0},
 };

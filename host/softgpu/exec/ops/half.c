@@ -140,33 +140,7 @@ static inline f32 habs(f32 a)
         return SG_NEXT; \
     }
 
-#define HALF(id, name, n, e) \
-    HANDLER(id##_f16) \
-    HALF_BODY(n, false, 0, e) \
-    HANDLER(id##_f16x2) \
-    HALF_BODY(n, false, 1, e) \
-    HANDLER(id##_bf16) HALF_BODY(n, true, 0, e) HANDLER(id##_bf16x2) HALF_BODY(n, true, 1, e)
-#define ROW_HALF(id, name, n) ROW(id, name, OUT(u32), IN(u32), n > 1 ? IN(u32) : NO, n > 2 ? IN(u32) : NO),
-#define ROWH(id, name, n, e) \
-    ROW_HALF(id##_f16, name "f16", n) \
-    ROW_HALF(id##_f16x2, name "f16x2", n) \
-    ROW_HALF(id##_bf16, name "bf16", n) ROW_HALF(id##_bf16x2, name "bf16x2", n)
-
-#define LISTH(X) \
-    X(add, "add.", 2, a + b) \
-    X(sub, "sub.", 2, a - b) \
-    X(mul, "mul.", 2, a *b) \
-    X(min, "min.", 2, hmin(a, b, false)) \
-    X(max, "max.", 2, hmax(a, b, false)) \
-    X(min_nan, "min.nan.", 2, hmin(a, b, true)) \
-    X(max_nan, "max.nan.", 2, hmax(a, b, true)) \
-    X(min_xs, "min.xorsign.", 2, hxorsign(hmin(habs(a), habs(b), false), a, b)) \
-    X(max_xs, "max.xorsign.", 2, hxorsign(hmax(habs(a), habs(b), false), a, b)) \
-    X(min_nan_xs, "min.nan.xorsign.", 2, hxorsign(hmin(habs(a), habs(b), true), a, b)) \
-    X(max_nan_xs, "max.nan.xorsign.", 2, hxorsign(hmax(habs(a), habs(b), true), a, b)) \
-    X(ex2, "ex2.", 1, exp2f(a)) \
-    X(tanh, "tanh.", 1, tanhf(a))
-LISTH(HALF)
+#define HALF(id, name, n, bf, pair, e) HANDLER(id) HALF_BODY(n, bf, pair, e)
 
 /*
  * fma of f16 with one rounding left to do: the product of halves is exact in f32, and the sum is
@@ -255,7 +229,7 @@ HANDLER(fma_bf16x2)
 }
 
 /* sign bits only: NaN keeps its bits */
-#define SIGNS(id, name, T, e) \
+#define HALF_SIGN(id, name, T, e) \
     HANDLER(id) \
     { \
         const u32 *pa = SRC(u32, a); \
@@ -268,39 +242,14 @@ HANDLER(fma_bf16x2)
               })); \
         return SG_NEXT; \
     }
-#define ROWG(id, name, T, e) ROW(id, name, OUT(T), IN(T)),
-#define LISTG(X) \
-    X(neg_f16, "neg.f16", u32, (a ^ 0x8000u) & 0xffffu) \
-    X(neg_bf16, "neg.bf16", u32, (a ^ 0x8000u) & 0xffffu) \
-    X(neg_f16x2, "neg.f16x2", u32, a ^ 0x80008000u) \
-    X(neg_bf16x2, "neg.bf16x2", u32, a ^ 0x80008000u) \
-    X(abs_f16, "abs.f16", u32, a & 0x7fffu) \
-    X(abs_bf16, "abs.bf16", u32, a & 0x7fffu) \
-    X(abs_f16x2, "abs.f16x2", u32, a & 0x7fff7fffu) \
-    X(abs_bf16x2, "abs.bf16x2", u32, a & 0x7fff7fffu)
-LISTG(SIGNS)
 
-#define HCMP(id, name, e) \
-    HANDLER(setp_##id##_f16) \
+#define HALF_CMP(id, name, widen, e) \
+    HANDLER(id) \
     { \
         f32 x[SG_LANES], y[SG_LANES]; \
         u32 r = 0; \
-        widen_f16(SRC(u32, a), 0, x); \
-        widen_f16(SRC(u32, b), 0, y); \
-        SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
-        { \
-            const f32 a = x[i], b = y[i]; \
-            r |= (e) ? sg_bit32[i] : 0; \
-        } \
-        sg_set_pred(w, in->d, r); \
-        return SG_NEXT; \
-    } \
-    HANDLER(setp_##id##_bf16) \
-    { \
-        f32 x[SG_LANES], y[SG_LANES]; \
-        u32 r = 0; \
-        widen_bf16(SRC(u32, a), 0, x); \
-        widen_bf16(SRC(u32, b), 0, y); \
+        widen(SRC(u32, a), 0, x); \
+        widen(SRC(u32, b), 0, y); \
         SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
         { \
             const f32 a = x[i], b = y[i]; \
@@ -309,25 +258,6 @@ LISTG(SIGNS)
         sg_set_pred(w, in->d, r); \
         return SG_NEXT; \
     }
-#define ROWX(id, name, e) \
-    ROW(setp_##id##_f16, "setp." name ".f16", OUT_P, IN(u32), IN(u32)), \
-        ROW(setp_##id##_bf16, "setp." name ".bf16", OUT_P, IN(u32), IN(u32)),
-#define LISTX(X) \
-    X(eq, "eq", a == b) \
-    X(ne, "ne", a<b || a> b) \
-    X(lt, "lt", a < b) \
-    X(le, "le", a <= b) \
-    X(gt, "gt", a > b) \
-    X(ge, "ge", a >= b) \
-    X(equ, "equ", !(a < b || a > b)) \
-    X(neu, "neu", !(a == b)) \
-    X(ltu, "ltu", !(a >= b)) \
-    X(leu, "leu", !(a > b)) \
-    X(gtu, "gtu", !(a <= b)) \
-    X(geu, "geu", !(a < b)) \
-    X(num, "num", a == a && b == b) \
-    X(nan, "nan", a != a || b != b)
-LISTX(HCMP)
 
 /* ---- conversions ---- */
 
@@ -383,16 +313,11 @@ static inline void to_half(const f32 *src, u32 *h, int64_t flags, bool bf)
 CVT_HALF(f16, false)
 CVT_HALF(bf16, true)
 
+#include "exec/ops/half.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef SG_TABLE(half)[] = {
-    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX) ROW(fma_f16, "fma.f16", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(fma_f16x2, "fma.f16x2", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(fma_bf16, "fma.bf16", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(fma_bf16x2, "fma.bf16x2", OUT(u32), IN(u32), IN(u32), IN(u32)),
-    ROW(cvt_f32_f16, "cvt.f32.f16", OUT(f32), IN(u32)),
-    ROW(cvt_f32_bf16, "cvt.f32.bf16", OUT(u32), IN(u32)),
-    ROW(cvt_f16_f32, "cvt.f16.f32", OUT(u32), IN(f32)),
-    ROW(cvt_f16x2_f32, "cvt.f16x2.f32", OUT(u32), IN(f32), IN(f32)),
-    ROW(cvt_bf16_f32, "cvt.bf16.f32", OUT(u32), IN(f32)),
-    ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32", OUT(u32), IN(f32), IN(f32)),
+#include "exec/ops/half.def"
     {0},
 };

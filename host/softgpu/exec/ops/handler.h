@@ -2,7 +2,8 @@
 /*
  * Conventions for handlers. A handler file is compiled once per instruction set (SG_ISA is base,
  * avx2 or avx512) and exports one table. Each handler has a loop over 32 lanes that the compiler
- * vectorises, once for all lanes and once with a blend.
+ * vectorises, once for all lanes and once with a blend. The rows of its .def file give the
+ * operations: a row with an expression is also the handler, others name one of the source.
  */
 #ifndef SG_EXEC_OP_H
 #define SG_EXEC_OP_H
@@ -140,33 +141,12 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
         return SG_NEXT; \
     }
 
-/*
- * Rows of the table. Rows of the lists above derive their fields from the handlers' types; the
- * others give each field, in the order of struct sg_insn.
- */
-#define IN(T) ((sizeof(T) == 8 ? SG_W_64 : SG_W_32) | _Generic((T)0, f32 : SG_W_F32, default : 0))
-#define OUT(T) (SG_W_OUT | IN(T))
-#define CLEAN(T) (SG_W_OUT | SG_W_32 | SG_W_CLEAN)
-#define IN_P SG_W_PRED
-#define OUT_P (SG_W_OUT | SG_W_PRED)
-#define ADR SG_W_ADDRESS
-#define BY SG_W_VARIES
-#define OPT(x) (SG_W_OPTIONAL | (x))
-#define NO SG_W_NONE
-#define ROWR(id, name, rule, arg, ...) \
-    { \
-        name, h_##id, {__VA_ARGS__}, rule, arg \
-    }
-#define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
-/* An operation with effects beyond its result: it accesses memory, other lanes or the warp, or
-   faults. */
-#define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
-#define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
-#define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
-#define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),
-/* The same, for operations whose result is never a NaN other than PTX's canonical one. */
-#define ROW1_CLEAN(id, name, TD, TA, e) ROW(id, name, CLEAN(TD), IN(TA)),
-#define ROW2_CLEAN(id, name, TD, TA, TB, e) ROW(id, name, CLEAN(TD), IN(TA), IN(TB)),
-#define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA)),
+/* A .def file is included for its handlers first; these are in the source. Then rows.h. */
+#define ROW(...)
+#define ROWE(...)
+#define ROWR(...)
+#define ROWF(...)
+#define OP1_CLEAN OP1
+#define OP2_CLEAN OP2
 
 #endif

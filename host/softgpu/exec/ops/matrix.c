@@ -233,14 +233,11 @@ HANDLER(movmatrix)
     return SG_NEXT;
 }
 
+#include "exec/ops/matrix.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef SG_TABLE(matrix)[] = {
-    ROWR(ldmatrix, "ldmatrix", SG_R_MATRIX, 0, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
-         OPT(OUT(u32))),
-    ROWR(stmatrix, "stmatrix", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
-    ROWR(ldmatrix_b8, "ldmatrix.b8", SG_R_MATRIX, 2, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
-         OPT(OUT(u32))),
-    ROWR(stmatrix_b8, "stmatrix.b8", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)),
-         OPT(IN(u32))),
-    ROWE(movmatrix, "movmatrix", OUT(u32), IN(u32)),
+#include "exec/ops/matrix.def"
     {0},
 };

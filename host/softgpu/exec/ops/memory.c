@@ -7,7 +7,7 @@
 #include "exec/ops/address.h"
 
 #define LD_G(id, name, TD, T) \
-    HANDLER(ld_g_##id) \
+    HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -49,7 +49,7 @@
     }
 
 #define ST_G(id, name, TD, T) \
-    HANDLER(st_g_##id) \
+    HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -82,7 +82,7 @@
 
 /* Vectors: N elements of T, each to its own register. */
 #define LD_GV(id, name, T, N) \
-    HANDLER(ld_g_##id) \
+    HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -105,7 +105,7 @@
     }
 
 #define ST_GV(id, name, T, N) \
-    HANDLER(st_g_##id) \
+    HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -125,32 +125,10 @@
         return SG_NEXT; \
     }
 
-#define LOADS(X) \
-    X(u8, "u8", u32, u8) \
-    X(s8, "s8", s32, s8) \
-    X(u16, "u16", u32, u16) \
-    X(s16, "s16", s32, s16) \
-    X(b32, "b32", u32, u32) \
-    X(b64, "b64", u64, u64)
-#define STORES(X) \
-    X(u8, "u8", u32, u8) \
-    X(u16, "u16", u32, u16) \
-    X(b32, "b32", u32, u32) \
-    X(b64, "b64", u64, u64)
-#define VECTORS(X) \
-    X(v2_b32, "v2.b32", u32, 2) \
-    X(v4_b32, "v4.b32", u32, 4) \
-    X(v2_b64, "v2.b64", u64, 2)
-
-LOADS(LD_G)
-STORES(ST_G)
-VECTORS(LD_GV)
-VECTORS(ST_GV)
-
 /* ---- shared memory ---- */
 
 #define LD_S(id, name, TD, T) \
-    HANDLER(ld_s_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         const u32 m = w->mask, bytes = w->cta->shared_bytes; \
@@ -193,7 +171,7 @@ VECTORS(ST_GV)
     }
 
 #define ST_S(id, name, TD, T) \
-    HANDLER(st_s_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         const u32 m = w->mask, bytes = w->cta->shared_bytes; \
@@ -226,7 +204,7 @@ VECTORS(ST_GV)
     }
 
 #define LD_SV(id, name, T, N) \
-    HANDLER(ld_s_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -242,7 +220,7 @@ VECTORS(ST_GV)
     }
 
 #define ST_SV(id, name, T, N) \
-    HANDLER(st_s_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         const u32 m = w->mask; \
@@ -256,11 +234,6 @@ VECTORS(ST_GV)
         EACH(m) for (int k = 0; k < N; k++)((T *)(void *)(sh + ad[i]))[k] = s[k][i]; \
         return SG_NEXT; \
     }
-
-LOADS(LD_S)
-STORES(ST_S)
-VECTORS(LD_SV)
-VECTORS(ST_SV)
 
 /* ---- local memory: words interleaved by lane, so equal offsets are consecutive ---- */
 
@@ -284,7 +257,7 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
 #define WORD(i, off) ((u32 *)(void *)(w->local + (u64)((off) >> 2) * (4 * SG_LANES) + (u32)(i)*4))
 
 #define LD_L(id, name, TD, T) \
-    HANDLER(ld_l_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         bool same; \
@@ -303,7 +276,7 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
     }
 
 #define ST_L(id, name, TD, T) \
-    HANDLER(st_l_##id) \
+    HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
         bool same; \
@@ -325,20 +298,16 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
         return SG_NEXT; \
     }
 
-LOADS(LD_L)
-STORES(ST_L)
-
 /* ---- kernel parameters at a constant offset, checked by the decoder ---- */
 
 #define LD_P(id, name, TD, T) \
-    HANDLER(ld_p_##id) \
+    HANDLER(id) \
     { \
         T v; \
         memcpy(&v, w->cta->params + in->imm, sizeof(v)); \
         STORE(TD, v); \
         return SG_NEXT; \
     }
-LOADS(LD_P)
 
 HANDLER(ld_slow)
 {
@@ -349,25 +318,6 @@ HANDLER(st_slow)
 {
     return sg_st_slow(w, in);
 }
-
-#define ROW_LD(id, name, TD, T) \
-    ROWR(ld_g_##id, "ld.g." name, SG_R_LOAD, 0, OUT(TD), IN(u64)), \
-        ROWR(ld_s_##id, "ld.s." name, SG_R_LOAD, 0, OUT(TD), IN(u32)), \
-        ROWR(ld_l_##id, "ld.l." name, SG_R_LOAD, 0, OUT(TD), IN(u32)), \
-        ROWR(ld_p_##id, "ld.p." name, SG_R_LOAD_P, sizeof(T), OUT(TD)),
-#define ROW_ST(id, name, TD, T) \
-    ROWR(st_g_##id, "st.g." name, SG_R_STORE, 0, IN(TD), IN(u64)), \
-        ROWR(st_s_##id, "st.s." name, SG_R_STORE, 0, IN(TD), IN(u32)), \
-        ROWR(st_l_##id, "st.l." name, SG_R_STORE, 0, IN(TD), IN(u32)),
-#define MORE(x, N) (N > 2 ? (x) : NO)
-#define ROW_V(id, name, T, N) \
-    ROWR(ld_g_##id, "ld.g." name, SG_R_LOAD, 0, OUT(T), IN(u64), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N)), \
-        ROWR(ld_s_##id, "ld.s." name, SG_R_LOAD, 0, OUT(T), IN(u32), OUT(T), MORE(OUT(T), N), \
-             MORE(OUT(T), N)), \
-        ROWR(ld_slow, "ld.l." name, SG_R_LOAD, 0, BY, ADR, BY, BY, BY), \
-        ROWR(st_g_##id, "st.g." name, SG_R_STORE, 0, IN(T), IN(u64), IN(T), MORE(IN(T), N), MORE(IN(T), N)), \
-        ROWR(st_s_##id, "st.s." name, SG_R_STORE, 0, IN(T), IN(u32), IN(T), MORE(IN(T), N), MORE(IN(T), N)), \
-        ROWR(st_slow, "st.l." name, SG_R_STORE, 0, BY, ADR, BY, BY, BY),
 
 /* True if all lanes copy 16 bytes from the cached allocation; the copy is done then. */
 static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
@@ -436,10 +386,11 @@ HANDLER(cp_async)
     return SG_NEXT;
 }
 
+#include "exec/ops/memory.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef SG_TABLE(mem)[] = {
-    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V)
-        ROWR(cp_async, "cp.async", SG_R_CP_ASYNC, 0, IN(u32), IN(u64), IN(u32)),
-    ROWR(ld_slow, "ld.slow", SG_R_LOAD, 0, BY, ADR, BY, BY, BY),
-    ROWR(st_slow, "st.slow", SG_R_STORE, 0, BY, ADR, BY, BY, BY),
+#include "exec/ops/memory.def"
     {0},
 };

@@ -529,13 +529,11 @@ HANDLER(ext)
     return SG_NEXT;
 }
 
+#include "exec/ops/mma.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef SG_TABLE(mma)[] = {
-    ROWR(mma_float, "mma.float", SG_R_MMA, 'f', OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
-    ROWR(mma_int, "mma.int", SG_R_MMA, 'i', OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
-    ROWR(mma_f64, "mma.f64", SG_R_MMA_F64, 0, IN(u64)),
-    ROWE(ext, "ext", BY, BY, BY, BY),
-    ROWR(wmma_load, "wmma.load", SG_R_WMMA_MOVE, 1, NO, IN(u64), IN(u32)),
-    ROWR(wmma_store, "wmma.store", SG_R_WMMA_MOVE, 0, NO, IN(u64), IN(u32)),
-    ROWR(wmma_mma, "wmma.mma", SG_R_WMMA, 0, NO),
+#include "exec/ops/mma.def"
     {0},
 };

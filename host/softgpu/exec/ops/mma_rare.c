@@ -20,7 +20,7 @@ static inline const void *fragment_register(const struct sg_warp *w, const struc
 }
 
 /* m16n8k4, k8, k16: aux is k. a: k / 2 registers, b: k / 4, c and d: 4 */
-HANDLER(mma_f64_16)
+HANDLER(mma_f64_m16)
 {
     const u32 k = in->aux;
     const struct sg_insn *ib = in + (k / 2 + 3) / 4, *ic = ib + 1, *id = ic + 1;
@@ -181,13 +181,11 @@ HANDLER(mma_sub)
     return SG_NEXT;
 }
 
+#include "exec/ops/mma_rare.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_mma2[] = {
-    ROWR(mma_f64_16, "mma.f64.m16", SG_R_MMA_F64_16, 0, OPT(IN(u64)), OPT(IN(u64)), OPT(IN(u64)),
-         OPT(IN(u64))),
-    ROWR(wmma_load_f64, "wmma.load.f64", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), OUT(u64), OPT(OUT(u64))),
-    ROWR(wmma_store_f64, "wmma.store.f64", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), IN(u64), OPT(IN(u64))),
-    ROWR(mma_sub, "mma.sub", SG_R_MMA_SUB, 0, OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
-    ROWR(wmma_load_sub, "wmma.load.sub", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), OUT(u32), OPT(OUT(u32))),
-    ROWR(wmma_store_sub, "wmma.store.sub", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), IN(u32), OPT(IN(u32))),
+#include "exec/ops/mma_rare.def"
     {0},
 };

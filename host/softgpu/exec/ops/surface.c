@@ -202,10 +202,11 @@ HANDLER(surf_red)
     return SG_NEXT;
 }
 
+#include "exec/ops/surface.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_surf[] = {
-    ROWR(surf_load, "surf.load", SG_R_SURFACE, 0, NO, IN(u64)),
-    ROWR(surf_store, "surf.store", SG_R_SURFACE, 0, NO, IN(u64)),
-    ROWR(surf_store_p, "surf.store.p", SG_R_SURFACE, 0, NO, IN(u64)),
-    ROWR(surf_red, "surf.red", SG_R_SURFACE, 1, NO, IN(u64)),
+#include "exec/ops/surface.def"
     {0},
 };

@@ -297,15 +297,11 @@ HANDLER(tex_is)
     return SG_NEXT;
 }
 
+#include "exec/ops/texture.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_tex[] = {
-    ROWR(tex_arg, "tex.arg", SG_R_INDEX, SG_TA_COUNT, NO, IN(u32)),
-    ROWR(tex_val32, "tex.val32", SG_R_INDEX, 4, NO, IN(u32)),
-    ROWR(tex_val64, "tex.val64", SG_R_INDEX, 4, NO, IN(u64)),
-    ROWR(tex_res32, "tex.res32", SG_R_INDEX, 4, OUT(u32)),
-    ROWR(tex_res64, "tex.res64", SG_R_INDEX, 4, OUT(u64)),
-    ROWE(tex_fetch, "tex.fetch", NO, IN(u64), IN(u64)),
-    ROWE(tex_gather, "tex.gather", NO, IN(u64), IN(u64)),
-    ROWE(tex_query, "tex.query", OUT(u32), IN(u64), IN(u32)),
-    ROWE(tex_is, "tex.is", OUT_P, IN(u64)),
+#include "exec/ops/texture.def"
     {0},
 };

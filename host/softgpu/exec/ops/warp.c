@@ -179,10 +179,10 @@ MATCH(b64, u64)
         EACH(w->mask) d[i] = tmp[i]; \
         return SG_NEXT; \
     }
-REDUX(add, u32, 0, r + x)
-REDUX(and, u32, SG_FULL, r &x)
-REDUX(or, u32, 0, r | x)
-REDUX(xor, u32, 0, r ^ x)
+REDUX(add_b32, u32, 0, r + x)
+REDUX(and_b32, u32, SG_FULL, r &x)
+REDUX(or_b32, u32, 0, r | x)
+REDUX(xor_b32, u32, 0, r ^ x)
 REDUX(min_u32, u32, SG_FULL, x < r ? x : r)
 REDUX(max_u32, u32, 0, x > r ? x : r)
 REDUX(min_s32, s32, INT32_MAX, x < r ? x : r)
@@ -243,34 +243,11 @@ HANDLER(elect)
 FIRST(32)
 FIRST(64)
 
+#include "exec/ops/warp.def"
+
+#include "exec/table/rows.h"
+
 const struct sg_opdef sg_ops_warp[] = {
-    ROW(first_b32, "first.b32", OUT(u32), IN(u32)),
-    ROW(first_b64, "first.b64", OUT(u64), IN(u64)),
-    ROWE(shfl_up, "shfl.up", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
-    ROWE(shfl_down, "shfl.down", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
-    ROWE(shfl_bfly, "shfl.bfly", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
-    ROWE(shfl_idx, "shfl.idx", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
-    ROWE(vote_all, "vote.all", OUT_P, IN_P, IN(u32)),
-    ROWE(vote_any, "vote.any", OUT_P, IN_P, IN(u32)),
-    ROWE(vote_uni, "vote.uni", OUT_P, IN_P, IN(u32)),
-    ROWE(vote_ballot, "vote.ballot", OUT(u32), IN_P, IN(u32)),
-    ROWE(match_any_b32, "match.any.b32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(match_any_b64, "match.any.b64", OUT(u32), IN(u64), IN(u32)),
-    ROWE(match_all_b32, "match.all.b32", OUT(u32), IN(u32), IN(u32), NO, OUT_P),
-    ROWE(match_all_b64, "match.all.b64", OUT(u32), IN(u64), IN(u32), NO, OUT_P),
-    ROWE(redux_add, "redux.add.b32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_and, "redux.and.b32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_or, "redux.or.b32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_xor, "redux.xor.b32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_min_u32, "redux.min.u32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_max_u32, "redux.max.u32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_min_s32, "redux.min.s32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_max_s32, "redux.max.s32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_min_f32, "redux.min.f32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_max_f32, "redux.max.f32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_min_nan_f32, "redux.min.nan.f32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(redux_max_nan_f32, "redux.max.nan.f32", OUT(u32), IN(u32), IN(u32)),
-    ROWE(activemask, "activemask", OUT(u32)),
-    ROWE(elect, "elect", OUT(u32), IN(u32), NO, NO, OUT_P),
+#include "exec/ops/warp.def"
     {0},
 };

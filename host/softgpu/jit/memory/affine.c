@@ -24,14 +24,13 @@
 #define BY_VALUE 0x40000000
 
 static const struct sg_affine_op ops[] = {
-    {"add.b64", AFFINE_ADD, true, false},       {"sub.b64", AFFINE_SUB, true, false},
-    {"mul.lo.b64", AFFINE_MUL, true, false},    {"shl.b64", AFFINE_SHL, true, false},
-    {"add.b32", AFFINE_ADD, false, false},      {"sub.b32", AFFINE_SUB, false, false},
-    {"mul.lo.b32", AFFINE_MUL, false, false},   {"shl.b32", AFFINE_SHL, false, false},
-    {"mul.wide.u32", AFFINE_WIDE, true, false}, {"mul.wide.s32", AFFINE_WIDE, true, true},
-    {"mad.wide.u32", AFFINE_MAD, true, false},  {"mad.wide.s32", AFFINE_MAD, true, true},
-    {"cvt.u64.u32", AFFINE_CVT, true, false},   {"cvt.s64.s32", AFFINE_CVT, true, true},
-    {"cvt.u64.s32", AFFINE_CVT, true, true},
+    {SG_OP_add_b64, AFFINE_ADD, true, false},       {SG_OP_sub_b64, AFFINE_SUB, true, false},
+    {SG_OP_mul_lo_b64, AFFINE_MUL, true, false},    {SG_OP_shl_b64, AFFINE_SHL, true, false},
+    {SG_OP_add_b32, AFFINE_ADD, false, false},      {SG_OP_sub_b32, AFFINE_SUB, false, false},
+    {SG_OP_mul_lo_b32, AFFINE_MUL, false, false},   {SG_OP_shl_b32, AFFINE_SHL, false, false},
+    {SG_OP_mul_wide_u32, AFFINE_WIDE, true, false}, {SG_OP_mul_wide_s32, AFFINE_WIDE, true, true},
+    {SG_OP_mad_wide_u32, AFFINE_MAD, true, false},  {SG_OP_mad_wide_s32, AFFINE_MAD, true, true},
+    {SG_OP_cvt_u64_u32, AFFINE_CVT, true, false},   {SG_OP_cvt_u64_s32, AFFINE_CVT, true, true},
 };
 #define OPS (sizeof(ops) / sizeof(*ops))
 
@@ -41,7 +40,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void find_handlers(void)
 {
     for (u32 i = 0; i < OPS; i++)
-        handlers[i] = sg_op_find(ops[i].name);
+        handlers[i] = sg_op_fn(ops[i].op);
 }
 
 const struct sg_affine_op *sg_affine_op_of(sg_fn fn)

@@ -20,7 +20,7 @@ enum affine_kind {
 
 /* An instruction whose result can be affine. */
 struct sg_affine_op {
-    const char *name;
+    enum sg_op op;
     enum affine_kind kind;
     bool wide; /* the result has 64 bits */
     bool sign; /* a 32-bit operand is extended with its sign */

@@ -166,20 +166,20 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_mem[] = {
-    {"ld.g.b32", sg_jit_load_global, MEM(4, 1)},
-    {"ld.g.u16", sg_jit_load_global, MEM(2, 1)},
-    {"ld.g.s16", sg_jit_load_global, MEM(2, 1) | SIGN},
-    {"ld.g.u8", sg_jit_load_global, MEM(1, 1)},
-    {"ld.g.s8", sg_jit_load_global, MEM(1, 1) | SIGN},
-    {"ld.g.b64", sg_jit_load_global, MEM(8, 1)},
-    {"ld.g.v2.b32", sg_jit_load_global, MEM(4, 2)},
-    {"ld.g.v4.b32", sg_jit_load_global, MEM(4, 4)},
-    {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
-    {"st.g.u16", sg_jit_store_small, MEM(2, 1) | STORE},
-    {"st.g.u8", sg_jit_store_small, MEM(1, 1) | STORE},
-    {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
-    {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
-    {NULL, NULL, 0},
+    {SG_OP_ld_g_b32, sg_jit_load_global, MEM(4, 1)},
+    {SG_OP_ld_g_u16, sg_jit_load_global, MEM(2, 1)},
+    {SG_OP_ld_g_s16, sg_jit_load_global, MEM(2, 1) | SIGN},
+    {SG_OP_ld_g_u8, sg_jit_load_global, MEM(1, 1)},
+    {SG_OP_ld_g_s8, sg_jit_load_global, MEM(1, 1) | SIGN},
+    {SG_OP_ld_g_b64, sg_jit_load_global, MEM(8, 1)},
+    {SG_OP_ld_g_v2_b32, sg_jit_load_global, MEM(4, 2)},
+    {SG_OP_ld_g_v4_b32, sg_jit_load_global, MEM(4, 4)},
+    {SG_OP_st_g_b32, e_st_g, MEM(4, 1) | STORE},
+    {SG_OP_st_g_u16, sg_jit_store_small, MEM(2, 1) | STORE},
+    {SG_OP_st_g_u8, sg_jit_store_small, MEM(1, 1) | STORE},
+    {SG_OP_st_g_v2_b32, e_st_g, MEM(4, 2) | STORE},
+    {SG_OP_st_g_v4_b32, e_st_g, MEM(4, 4) | STORE},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

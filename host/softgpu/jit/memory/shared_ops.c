@@ -300,19 +300,19 @@ static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_shm[] = {
-    {"ld.s.b32", e_ld_s, MEM(4, 1)},
-    {"ld.s.u16", e_ld_s, MEM(2, 1)},
-    {"ld.s.u8", e_ld_s, MEM(1, 1)},
-    {"ld.s.v2.b32", e_ld_s, MEM(4, 2)},
-    {"ld.s.v4.b32", e_ld_s, MEM(4, 4)},
-    {"st.s.b32", e_st_s, MEM(4, 1) | STORE},
-    {"st.s.v2.b32", e_st_s, MEM(4, 2) | STORE},
-    {"st.s.v4.b32", e_st_s, MEM(4, 4) | STORE},
-    {"st.s.u16", sg_jit_store_small, MEM(2, 1) | STORE | NARROW},
-    {"st.s.u8", sg_jit_store_small, MEM(1, 1) | STORE | NARROW},
-    {"ld.p.b32", e_ld_p, MEM(4, 1)},
-    {"ld.p.b64", e_ld_p, MEM(8, 1)},
-    {NULL, NULL, 0},
+    {SG_OP_ld_s_b32, e_ld_s, MEM(4, 1)},
+    {SG_OP_ld_s_u16, e_ld_s, MEM(2, 1)},
+    {SG_OP_ld_s_u8, e_ld_s, MEM(1, 1)},
+    {SG_OP_ld_s_v2_b32, e_ld_s, MEM(4, 2)},
+    {SG_OP_ld_s_v4_b32, e_ld_s, MEM(4, 4)},
+    {SG_OP_st_s_b32, e_st_s, MEM(4, 1) | STORE},
+    {SG_OP_st_s_v2_b32, e_st_s, MEM(4, 2) | STORE},
+    {SG_OP_st_s_v4_b32, e_st_s, MEM(4, 4) | STORE},
+    {SG_OP_st_s_u16, sg_jit_store_small, MEM(2, 1) | STORE | NARROW},
+    {SG_OP_st_s_u8, sg_jit_store_small, MEM(1, 1) | STORE | NARROW},
+    {SG_OP_ld_p_b32, e_ld_p, MEM(4, 1)},
+    {SG_OP_ld_p_b64, e_ld_p, MEM(8, 1)},
+    {SG_OP_NONE, NULL, 0},
 };
 
 #endif

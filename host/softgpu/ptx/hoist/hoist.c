@@ -46,32 +46,62 @@ static bool hoist_is_pure(const char *name)
 }
 
 /* Operations whose native form writes whole registers, or a single predicate word. */
-static bool hoist_is_simple(const char *name)
+static bool hoist_is_simple(enum sg_op op)
 {
-    static const char *const names[] = {
-        "mov.b32",      "mov.b64",      "add.b32",    "add.b64",    "sub.b32",      "sub.b64",
-        "mul.lo.b32",   "mul.lo.b64",   "mad.lo.b32", "mad.lo.b64", "mul.wide.u32", "mul.wide.s32",
-        "mad.wide.u32", "mad.wide.s32", "mul.hi.u32", "mul.hi.s32", "and.b32",      "and.b64",
-        "or.b32",       "or.b64",       "xor.b32",    "xor.b64",    "shl.b32",      "shr.u32",
-        "shr.s32",      "shl.b64",      "shr.u64",    "shr.s64",    "cvt.u64.u32",  "cvt.u64.s32",
-        "cvt.u32.u64",  "cvt.u32.s64",  "min.s32",    "max.s32",    "min.u32",      "max.u32",
-        "selp.b32",     "selp.b64",     "div.u32",    "div.s32",    "rem.u32",      "rem.s32"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    return false;
+    switch (op) {
+    case SG_OP_mov_b32:
+    case SG_OP_mov_b64:
+    case SG_OP_add_b32:
+    case SG_OP_add_b64:
+    case SG_OP_sub_b32:
+    case SG_OP_sub_b64:
+    case SG_OP_mul_lo_b32:
+    case SG_OP_mul_lo_b64:
+    case SG_OP_mad_lo_b32:
+    case SG_OP_mad_lo_b64:
+    case SG_OP_mul_wide_u32:
+    case SG_OP_mul_wide_s32:
+    case SG_OP_mad_wide_u32:
+    case SG_OP_mad_wide_s32:
+    case SG_OP_mul_hi_u32:
+    case SG_OP_mul_hi_s32:
+    case SG_OP_and_b32:
+    case SG_OP_and_b64:
+    case SG_OP_or_b32:
+    case SG_OP_or_b64:
+    case SG_OP_xor_b32:
+    case SG_OP_xor_b64:
+    case SG_OP_shl_b32:
+    case SG_OP_shr_u32:
+    case SG_OP_shr_s32:
+    case SG_OP_shl_b64:
+    case SG_OP_shr_u64:
+    case SG_OP_shr_s64:
+    case SG_OP_cvt_u64_u32:
+    case SG_OP_cvt_u64_s32:
+    case SG_OP_cvt_u32_u64:
+    case SG_OP_cvt_u32_s64:
+    case SG_OP_min_s32:
+    case SG_OP_max_s32:
+    case SG_OP_min_u32:
+    case SG_OP_max_u32:
+    case SG_OP_selp_b32:
+    case SG_OP_selp_b64:
+    case SG_OP_div_u32:
+    case SG_OP_div_s32:
+    case SG_OP_rem_u32:
+    case SG_OP_rem_s32:
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* Loads of one value of global memory. */
-static bool hoist_is_load(const char *name)
+static bool hoist_is_load(enum sg_op op)
 {
-    static const char *const names[] = {"ld.g.b32", "ld.g.b64", "ld.g.u16", "ld.g.s16", "ld.g.u8", "ld.g.s8"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (!strcmp(name, names[i]))
-            return true;
-    return false;
+    return op == SG_OP_ld_g_b32 || op == SG_OP_ld_g_b64 || op == SG_OP_ld_g_u16 || op == SG_OP_ld_g_s16 ||
+           op == SG_OP_ld_g_u8 || op == SG_OP_ld_g_s8;
 }
 
 uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule)
@@ -79,15 +109,14 @@ uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule)
     const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
 
     if (h->seen[i].fn != fn) {
-        const char *name = sg_op_name(fn);
+        const enum sg_op op = sg_op_of(fn);
 
         h->seen[i].fn = fn;
-        h->seen[i].class = !name                   ? PLAIN
-                           : hoist_is_load(name)   ? LOAD
-                           : !hoist_is_pure(name)  ? PLAIN
-                           : hoist_is_simple(name) ? SIMPLE
-                                                   : PURE;
-        h->seen[i].rule = name ? sg_low_bits_rule(name) : 0;
+        h->seen[i].class = hoist_is_load(op)                ? LOAD
+                           : !hoist_is_pure(sg_op_name(fn)) ? PLAIN
+                           : hoist_is_simple(op)            ? SIMPLE
+                                                            : PURE;
+        h->seen[i].rule = sg_low_bits_rule(op);
     }
     *rule = h->seen[i].rule;
     return h->seen[i].class;
@@ -391,7 +420,7 @@ static void hoist_replace_operands(const struct hoist *h, struct sg_insn *in)
 /* The mark before an instruction that writes every lane. */
 static void mark_flat(struct sg_insn *mark, const struct sg_insn *in)
 {
-    *mark = (struct sg_insn){.fn = sg_op_find("flat"),
+    *mark = (struct sg_insn){.fn = sg_op_fn(SG_OP_flat),
                              .line = in->line,
                              .d = SG_OPND_NONE,
                              .a = SG_OPND_NONE,
@@ -477,14 +506,14 @@ int sg_dec_hoist(struct sg_dec *d)
 {
     struct sg_code *c = d->code;
     struct hoist h = {.d = d,
-                      .bra = sg_op_find("bra"),
-                      .fpmode = sg_op_find("fpmode"),
-                      .pred_if = sg_op_find("pred.if"),
-                      .pred_not = sg_op_find("pred.not"),
-                      .first32 = sg_op_find("first.b32"),
-                      .first64 = sg_op_find("first.b64"),
-                      .mov32 = sg_op_find("mov.b32"),
-                      .mov64 = sg_op_find("mov.b64")};
+                      .bra = sg_op_fn(SG_OP_bra),
+                      .fpmode = sg_op_fn(SG_OP_fpmode),
+                      .pred_if = sg_op_fn(SG_OP_pred_if),
+                      .pred_not = sg_op_fn(SG_OP_pred_not),
+                      .first32 = sg_op_fn(SG_OP_first_b32),
+                      .first64 = sg_op_fn(SG_OP_first_b64),
+                      .mov32 = sg_op_fn(SG_OP_mov_b32),
+                      .mov64 = sg_op_fn(SG_OP_mov_b64)};
     int r = 0;
 
     if (d->nprocs || d->nsites ||

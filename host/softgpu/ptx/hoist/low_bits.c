@@ -6,29 +6,29 @@
  */
 #include "ptx/hoist/low_bits.h"
 
-#include <string.h>
+#include <stddef.h>
 
 enum { NONE, COPY, ZEROS, WIDEN, SHL, SHR, ADD, SUB, AND, OR, MUL, MAD };
 
 static const struct {
-    const char *name;
+    enum sg_op op;
     uint8_t rule, width;
 } rules[] = {
-    {"mov.b32", COPY, 32},      {"mov.b64", COPY, 64},     {"cvt.u64.u32", ZEROS, 64},
-    {"cvt.u64.s32", WIDEN, 64}, {"cvt.u32.u64", COPY, 32}, {"cvt.u32.s64", COPY, 32},
-    {"shl.b32", SHL, 32},       {"shl.b64", SHL, 64},      {"shr.u32", SHR, 32},
-    {"shr.s32", SHR, 32},       {"shr.u64", SHR, 64},      {"shr.s64", SHR, 64},
-    {"add.b32", ADD, 32},       {"add.b64", ADD, 64},      {"sub.b32", SUB, 32},
-    {"sub.b64", SUB, 64},       {"and.b32", AND, 32},      {"and.b64", AND, 64},
-    {"or.b32", OR, 32},         {"or.b64", OR, 64},        {"xor.b32", OR, 32},
-    {"xor.b64", OR, 64},        {"mul.lo.b32", MUL, 32},   {"mul.lo.b64", MUL, 64},
-    {"mad.lo.b32", MAD, 32},    {"mad.lo.b64", MAD, 64},
+    {SG_OP_mov_b32, COPY, 32},      {SG_OP_mov_b64, COPY, 64},     {SG_OP_cvt_u64_u32, ZEROS, 64},
+    {SG_OP_cvt_u64_s32, WIDEN, 64}, {SG_OP_cvt_u32_u64, COPY, 32}, {SG_OP_cvt_u32_s64, COPY, 32},
+    {SG_OP_shl_b32, SHL, 32},       {SG_OP_shl_b64, SHL, 64},      {SG_OP_shr_u32, SHR, 32},
+    {SG_OP_shr_s32, SHR, 32},       {SG_OP_shr_u64, SHR, 64},      {SG_OP_shr_s64, SHR, 64},
+    {SG_OP_add_b32, ADD, 32},       {SG_OP_add_b64, ADD, 64},      {SG_OP_sub_b32, SUB, 32},
+    {SG_OP_sub_b64, SUB, 64},       {SG_OP_and_b32, AND, 32},      {SG_OP_and_b64, AND, 64},
+    {SG_OP_or_b32, OR, 32},         {SG_OP_or_b64, OR, 64},        {SG_OP_xor_b32, OR, 32},
+    {SG_OP_xor_b64, OR, 64},        {SG_OP_mul_lo_b32, MUL, 32},   {SG_OP_mul_lo_b64, MUL, 64},
+    {SG_OP_mad_lo_b32, MAD, 32},    {SG_OP_mad_lo_b64, MAD, 64},
 };
 
-uint8_t sg_low_bits_rule(const char *name)
+uint8_t sg_low_bits_rule(enum sg_op op)
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
-        if (!strcmp(name, rules[i].name))
+        if (rules[i].op == op)
             return (uint8_t)(i + 1);
     return 0;
 }

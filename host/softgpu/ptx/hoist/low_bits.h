@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exec/bytecode.h"
+
 #define SG_LOW_ALL 64 /* all bits may differ */
 
 struct sg_low {
@@ -17,7 +19,7 @@ struct sg_low {
 };
 
 /* The number of the rule for an operation. 0: there is none. */
-uint8_t sg_low_bits_rule(const char *name);
+uint8_t sg_low_bits_rule(enum sg_op op);
 /* True if a constant as operand a, b or c (0, 1, 2) has 64 bits. */
 bool sg_low_bits_wide(uint8_t rule, unsigned operand);
 /* What is known of the result of an operation, from its operands in the order of struct sg_insn. */

@@ -189,7 +189,7 @@ static int chain(unsigned used[OPS])
         const bool shift = ops[k].op == SHL || ops[k].op == SHRU || ops[k].op == SHRS;
         const struct value *a = operand(v, n, ops[k].from), *b = operand(v, n, shift ? 32 : ops[k].from),
                            *c = operand(v, n, ops[k].from);
-        const uint8_t rule = sg_low_bits_rule(ops[k].name);
+        const uint8_t rule = sg_low_bits_rule(sg_op_named(ops[k].name));
         const struct sg_low none = {.bits = SG_LOW_ALL};
         struct value by = {.width = 32}, *r = &v[n];
 
@@ -237,9 +237,9 @@ static void known_uniform(void)
                         c31 = {.known = true, .value = 31, .bits = 5},
                         c27 = {.known = true, .value = 27, .bits = 5},
                         high = {.known = true, .value = 0xffffffe0, .zeros = 5, .bits = 32};
-    const uint8_t shl = sg_low_bits_rule("shl.b32"), shr = sg_low_bits_rule("shr.u32"),
-                  sar = sg_low_bits_rule("shr.s32"), add = sg_low_bits_rule("add.b32"),
-                  mask = sg_low_bits_rule("and.b32");
+    const uint8_t shl = sg_low_bits_rule(SG_OP_shl_b32), shr = sg_low_bits_rule(SG_OP_shr_u32),
+                  sar = sg_low_bits_rule(SG_OP_shr_s32), add = sg_low_bits_rule(SG_OP_add_b32),
+                  mask = sg_low_bits_rule(SG_OP_and_b32);
     const struct sg_low index = sg_low_bits(add, sg_low_bits(shl, row, c5, none), tid, none);
     const struct sg_low round = sg_low_bits(shr, sg_low_bits(sar, index, c31, none), c27, none);
 
@@ -247,7 +247,7 @@ static void known_uniform(void)
     t_result("a warp's index, signed",
              !sg_low_bits(sar, sg_low_bits(add, index, round, none), c5, none).differ, "it differs");
     t_result("a row's start", !sg_low_bits(mask, tid, high, none).differ, "it differs");
-    t_result("no rule for others", !sg_low_bits_rule("shl.b16") && !sg_low_bits_rule("sub.b3"),
+    t_result("no rule for others", !sg_low_bits_rule(SG_OP_shl_b16) && !sg_low_bits_rule(SG_OP_sub_sat_s32),
              "there is one");
 }
 

@@ -75,7 +75,7 @@ int sg_emit_bulk(struct sg_dec *d)
     }
     if (any_mod(d, groups, 2, &unused)) {
         sg_mod(d, "read");
-        sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+        sg_emit(d, SG_OP_fence, NONE, NONE, NONE, NONE);
         return d->err;
     }
     sg_mod(d, "noftz");
@@ -92,7 +92,7 @@ int sg_emit_bulk(struct sg_dec *d)
     f[2] = sg_src(d, 2, SG_TY_U32);
     f[3] = barrier ? sg_flat_address(d, 3, SG_SP_SHARED) : sg_const32(d, 0);
     f[4] = multicast ? sg_src(d, 4, SG_TY_U16) : NONE;
-    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0,
+    i = sg_emit_x(d, reduce ? SG_OP_bulk_reduce : SG_OP_bulk_copy, f, 0,
                   SG_F_D | SG_F_A | SG_F_B | SG_F_C | (multicast ? SG_F_E : 0));
     if (d->err)
         return d->err;
@@ -124,7 +124,7 @@ int sg_emit_st_async(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     if (sg_store_shared(d, 0, 1, t, vec))
         return d->err;
-    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, bytes), SG_SP_SHARED);
+    return sg_mbar_op(d, SG_OP_mbar_complete, NONE, 2, sg_const32(d, bytes), SG_SP_SHARED);
 }
 
 /* red [a], b and red.async [a], b, [mbar]: the same, but red.async also counts the bytes */
@@ -144,7 +144,7 @@ int sg_emit_red(struct sg_dec *d)
     if (sg_emit_atom(d))
         return d->err;
     d->nops = 3;
-    return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, sg_type_size(t)), barrier);
+    return sg_mbar_op(d, SG_OP_mbar_complete, NONE, 2, sg_const32(d, sg_type_size(t)), barrier);
 }
 
 /* barrier.cluster.arrive and .wait */
@@ -157,7 +157,7 @@ int sg_emit_cluster_barrier(struct sg_dec *d)
         sg_mod(d, order[i]);
     if (d->nops || (!arrive && !sg_mod(d, "wait")))
         return sg_dec_syntax(d, "%s: .arrive or .wait expected", d->oc.full);
-    sg_emit(d, arrive ? "cluster.arrive" : "cluster.wait", NONE, NONE, NONE, NONE);
+    sg_emit(d, arrive ? SG_OP_cluster_arrive : SG_OP_cluster_wait, NONE, NONE, NONE, NONE);
     return d->err;
 }
 
@@ -177,12 +177,12 @@ static int emit_mapa(struct sg_dec *d)
     if (shared && t == SG_TY_U64) { /* an offset in a register of 64 bits */
         uint32_t narrow = sg_temp(d, SG_TY_U32), to = sg_temp(d, SG_TY_U32);
 
-        sg_emit(d, "narrow.address", narrow, a, NONE, NONE);
-        sg_emit(d, "mapa.shared", to, narrow, rank, NONE);
-        sg_emit(d, "cvt.u64.u32", sg_dst(d, 0, t), to, NONE, NONE);
+        sg_emit(d, SG_OP_narrow_address, narrow, a, NONE, NONE);
+        sg_emit(d, SG_OP_mapa_shared, to, narrow, rank, NONE);
+        sg_emit(d, SG_OP_cvt_u64_u32, sg_dst(d, 0, t), to, NONE, NONE);
         return d->err;
     }
-    sg_emit(d, shared ? "mapa.shared" : "mapa", sg_dst(d, 0, t), a, rank, NONE);
+    sg_emit(d, shared ? SG_OP_mapa_shared : SG_OP_mapa, sg_dst(d, 0, t), a, rank, NONE);
     return d->err;
 }
 
@@ -198,10 +198,10 @@ static int emit_getctarank(struct sg_dec *d)
     if (shared && t == SG_TY_U64) {
         uint32_t narrow = sg_temp(d, SG_TY_U32);
 
-        sg_emit(d, "narrow.address", narrow, a, NONE, NONE);
+        sg_emit(d, SG_OP_narrow_address, narrow, a, NONE, NONE);
         a = narrow;
     }
-    sg_emit(d, shared ? "ctarank.shared" : "ctarank", sg_dst(d, 0, SG_TY_U32), a, NONE, NONE);
+    sg_emit(d, shared ? SG_OP_ctarank_shared : SG_OP_ctarank, sg_dst(d, 0, SG_TY_U32), a, NONE, NONE);
     return d->err;
 }
 

@@ -14,7 +14,7 @@ static uint32_t pack_pair(struct sg_dec *d, uint32_t lo, uint32_t hi)
 {
     uint32_t r = sg_temp(d, SG_TY_U64);
 
-    sg_emit(d, "mov.pack.2x32", r, lo, hi, NONE);
+    sg_emit(d, SG_OP_mov_pack_2x32, r, lo, hi, NONE);
     return r;
 }
 
@@ -47,9 +47,9 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
     f[2] = pack_pair(d, grid[0], grid[1]);
     f[3] = pack_pair(d, grid[2], block[0]);
     f[4] = pack_pair(d, block[1], block[2]);
-    sg_emit_x(d, "cdp.buffer", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, SG_OP_cdp_buffer, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     /* The call has one operand more than an instruction: a second instruction holds the size. */
-    sg_emit(d, "cdp.shared", NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
+    sg_emit(d, SG_OP_cdp_shared, NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
 }
 
@@ -66,12 +66,12 @@ static int queue_memory(struct sg_dec *d, const struct sg_call *c, bool copy)
     f[2] = sg_call_arg(d, &c->args[1], copy ? SG_TY_U64 : SG_TY_U32);
     f[3] = sg_call_arg(d, &c->args[2], SG_TY_U64);
     f[4] = sg_call_arg(d, &c->args[copy ? 4 : 3], SG_TY_U64);
-    sg_emit_x(d, copy ? "cdp.memcpy" : "cdp.memset", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, copy ? SG_OP_cdp_memcpy : SG_OP_cdp_memset, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
 }
 
 /* NAME([64 bits[, BITS]]) that returns a cudaError_t */
-static int call_2(struct sg_dec *d, const char *op, const struct sg_call *c, enum sg_type second)
+static int call_2(struct sg_dec *d, enum sg_op op, const struct sg_call *c, enum sg_type second)
 {
     uint32_t r = sg_temp(d, SG_TY_U32), a, b;
 
@@ -101,38 +101,39 @@ static int queue_rows(struct sg_dec *d, const struct sg_call *c, bool copy)
     f[2] = sg_call_arg(d, &c->args[1], SG_TY_U64);
     f[3] = sg_call_arg(d, &c->args[2], copy ? SG_TY_U64 : SG_TY_U32);
     f[4] = copy ? sg_call_arg(d, &c->args[3], SG_TY_U64) : NONE;
-    sg_emit_x(d, copy ? "cdp.copy.rows" : "cdp.set.rows", f, SG_F_D,
+    sg_emit_x(d, copy ? SG_OP_cdp_copy_rows : SG_OP_cdp_set_rows, f, SG_F_D,
               SG_F_A | SG_F_B | SG_F_C | (copy ? SG_F_E : 0));
     f[1] = f[0];
     f[0] = sg_temp(d, SG_TY_U32);
     f[2] = sg_call_arg(d, &c->args[rows], SG_TY_U64);
     f[3] = sg_call_arg(d, &c->args[rows + 1], SG_TY_U64);
     f[4] = sg_call_arg(d, &c->args[copy ? 7 : 5], SG_TY_U64);
-    sg_emit_x(d, "cdp.rows", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, SG_OP_cdp_rows, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
 }
 
 /* Queries: each writes through the pointer that comes first. */
 static const struct {
-    const char *name, *op;
+    const char *name;
+    enum sg_op op;
     uint32_t nargs;
     uint32_t used;
     enum sg_type type[4]; /* of the arguments that are used */
 } queries[] = {
-    {"GetDevice", "cdp.device", 1, 1, {SG_TY_U64}},
-    {"GetDeviceCount", "cdp.devices", 1, 1, {SG_TY_U64}},
-    {"RuntimeGetVersion", "cdp.version", 1, 1, {SG_TY_U64}},
-    {"DeviceGetAttribute", "cdp.attribute", 3, 3, {SG_TY_U64, SG_TY_U32, SG_TY_U32}},
-    {"DeviceGetLimit", "cdp.limit", 2, 2, {SG_TY_U64, SG_TY_U32}},
-    {"FuncGetAttributes", "cdp.function", 2, 2, {SG_TY_U64, SG_TY_U64}},
+    {"GetDevice", SG_OP_cdp_device, 1, 1, {SG_TY_U64}},
+    {"GetDeviceCount", SG_OP_cdp_devices, 1, 1, {SG_TY_U64}},
+    {"RuntimeGetVersion", SG_OP_cdp_version, 1, 1, {SG_TY_U64}},
+    {"DeviceGetAttribute", SG_OP_cdp_attribute, 3, 3, {SG_TY_U64, SG_TY_U32, SG_TY_U32}},
+    {"DeviceGetLimit", SG_OP_cdp_limit, 2, 2, {SG_TY_U64, SG_TY_U32}},
+    {"FuncGetAttributes", SG_OP_cdp_function, 2, 2, {SG_TY_U64, SG_TY_U64}},
     {"OccupancyMaxActiveBlocksPerMultiprocessor",
-     "cdp.occupancy",
+     SG_OP_cdp_occupancy,
      4,
      4,
      {SG_TY_U64, SG_TY_U64, SG_TY_U32, SG_TY_U64}},
     /* cudaOccupancyDisableCachingOverride makes no difference: nothing is cached. */
     {"OccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-     "cdp.occupancy",
+     SG_OP_cdp_occupancy,
      5,
      4,
      {SG_TY_U64, SG_TY_U64, SG_TY_U32, SG_TY_U64}},
@@ -161,19 +162,20 @@ static bool call_query(struct sg_dec *d, const char *name, const struct sg_call 
 }
 
 static const struct {
-    const char *name, *op;
+    const char *name;
+    enum sg_op op;
     uint32_t nargs;
     enum sg_type second;
 } calls[] = {
-    {"LaunchDeviceV2", "cdp.launch", 2, SG_TY_U64},
-    {"Malloc", "cdp.malloc", 2, SG_TY_U64},
-    {"Free", "cdp.free", 1, SG_TY_NONE},
-    {"StreamCreateWithFlags", "cdp.stream", 2, SG_TY_U32},
-    {"StreamDestroy", "cdp.stream.end", 1, SG_TY_NONE},
-    {"GetLastError", "cdp.error", 0, SG_TY_NONE},
-    {"PeekAtLastError", "cdp.error.peek", 0, SG_TY_NONE},
-    {"EventCreateWithFlags", "cdp.stream", 2, SG_TY_U32},
-    {"EventDestroy", "cdp.stream.end", 1, SG_TY_NONE},
+    {"LaunchDeviceV2", SG_OP_cdp_launch, 2, SG_TY_U64},
+    {"Malloc", SG_OP_cdp_malloc, 2, SG_TY_U64},
+    {"Free", SG_OP_cdp_free, 1, SG_TY_NONE},
+    {"StreamCreateWithFlags", SG_OP_cdp_stream, 2, SG_TY_U32},
+    {"StreamDestroy", SG_OP_cdp_stream_end, 1, SG_TY_NONE},
+    {"GetLastError", SG_OP_cdp_error, 0, SG_TY_NONE},
+    {"PeekAtLastError", SG_OP_cdp_error_peek, 0, SG_TY_NONE},
+    {"EventCreateWithFlags", SG_OP_cdp_stream, 2, SG_TY_U32},
+    {"EventDestroy", SG_OP_cdp_stream_end, 1, SG_TY_NONE},
 };
 
 /*
@@ -193,7 +195,7 @@ static int call_event(struct sg_dec *d, const struct sg_call *c, uint32_t event)
 {
     uint32_t r = sg_temp(d, SG_TY_U32);
 
-    sg_emit(d, "cdp.stream.end", r, sg_call_arg(d, &c->args[event], SG_TY_U64), NONE, NONE);
+    sg_emit(d, SG_OP_cdp_stream_end, r, sg_call_arg(d, &c->args[event], SG_TY_U64), NONE, NONE);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
 }
 
@@ -230,7 +232,7 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
     if (!strcmp(name, "GetErrorString") && c->nargs == 1) {
         uint32_t r = sg_temp(d, SG_TY_U64);
 
-        sg_emit(d, "cdp.error.string", r, sg_call_arg(d, &c->args[0], SG_TY_U32), NONE, NONE);
+        sg_emit(d, SG_OP_cdp_error_string, r, sg_call_arg(d, &c->args[0], SG_TY_U32), NONE, NONE);
         if (!d->err)
             sg_call_ret(d, &c->rets[0], SG_TY_U64, r);
         return true;

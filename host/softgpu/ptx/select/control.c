@@ -24,7 +24,7 @@ static int emit_brx(struct sg_dec *d)
     if (!sg_dec_find_targets(d, d->ops[1].name, d->ops[1].name_len, &list))
         return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'", (int)d->ops[1].name_len,
                              d->ops[1].name);
-    i = sg_emit(d, "brx", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    i = sg_emit(d, SG_OP_brx, NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
     if (d->err)
         return d->err;
     d->insns[i].imm = list;
@@ -36,9 +36,9 @@ static int emit_exit(struct sg_dec *d)
 {
     bool none = d->pred.reg == NONE;
     uint32_t i = sg_emit(d,
-                         none          ? "exit"
-                         : d->pred.neg ? "exit.not"
-                                       : "exit.if",
+                         none          ? SG_OP_exit
+                         : d->pred.neg ? SG_OP_exit_not
+                                       : SG_OP_exit_if,
                          NONE, d->pred.reg, NONE, NONE);
 
     if (!d->err)
@@ -59,7 +59,7 @@ static int emit_ret(struct sg_dec *d)
             around = sg_new_label(d);
             sg_emit_bra(d, around, p.reg, !p.neg);
         }
-        uint32_t i = sg_emit(d, "return", NONE, NONE, NONE, NONE);
+        uint32_t i = sg_emit(d, SG_OP_return, NONE, NONE, NONE, NONE);
 
         if (!d->err)
             d->metas[i].ctl = SG_CT_EXIT;
@@ -73,7 +73,7 @@ static int emit_ret(struct sg_dec *d)
 
 static int emit_trap(struct sg_dec *d)
 {
-    sg_emit(d, d->oc.base[0] == 't' ? "trap" : "fence", NONE, NONE, NONE, NONE);
+    sg_emit(d, d->oc.base[0] == 't' ? SG_OP_trap : SG_OP_fence, NONE, NONE, NONE, NONE);
     return d->err;
 }
 
@@ -82,13 +82,13 @@ static int emit_bar(struct sg_dec *d)
 {
     bool red = sg_mod(d, "red");
     uint32_t id, count, c, n = d->nops, k;
-    const char *op;
+    enum sg_op op;
 
     if (sg_mod(d, "warp")) {
         sg_mod(d, "sync");
         if (n != 1)
             return sg_dec_syntax(d, "bar.warp.sync: 1 operand expected");
-        sg_emit(d, "wsync", NONE, sg_src(d, 0, SG_TY_B32), NONE, NONE);
+        sg_emit(d, SG_OP_wsync, NONE, sg_src(d, 0, SG_TY_B32), NONE, NONE);
         return d->err;
     }
     if (sg_mod(d, "cluster"))
@@ -106,22 +106,22 @@ static int emit_bar(struct sg_dec *d)
             return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
         id = sg_src(d, 0, SG_TY_U32);
         count = n == 2 ? sg_src(d, 1, SG_TY_U32) : sg_const32(d, 0);
-        sg_emit(d, arrive ? "bar.arrive" : "bar.sync", NONE, id, count, NONE);
+        sg_emit(d, arrive ? SG_OP_bar_arrive : SG_OP_bar_sync, NONE, id, count, NONE);
         return d->err;
     }
     if (n < 3 || n > 4)
         return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
-    op = sg_mod(d, "popc")  ? "bar.red.popc"
-         : sg_mod(d, "and") ? "bar.red.and"
-         : sg_mod(d, "or")  ? "bar.red.or"
-                            : NULL;
+    op = sg_mod(d, "popc")  ? SG_OP_bar_red_popc
+         : sg_mod(d, "and") ? SG_OP_bar_red_and
+         : sg_mod(d, "or")  ? SG_OP_bar_red_or
+                            : SG_OP_NONE;
     if (!op)
         return sg_dec_syntax(d, "%s: .popc, .and or .or expected", d->oc.full);
     k = n - 1;
     id = sg_src(d, 1, SG_TY_U32);
     count = n == 4 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, 0);
     c = sg_src(d, k, SG_TY_PRED);
-    sg_emit(d, op, sg_dst(d, 0, op[8] == 'p' ? SG_TY_U32 : SG_TY_PRED), id, count, c);
+    sg_emit(d, op, sg_dst(d, 0, op == SG_OP_bar_red_popc ? SG_TY_U32 : SG_TY_PRED), id, count, c);
     return d->err;
 }
 
@@ -152,13 +152,13 @@ static int emit_fence(struct sg_dec *d)
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         sg_mod(d, known[i]);
-    sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+    sg_emit(d, SG_OP_fence, NONE, NONE, NONE, NONE);
     return d->err;
 }
 
 static int emit_nanosleep(struct sg_dec *d)
 {
-    sg_emit(d, "nanosleep", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
+    sg_emit(d, SG_OP_nanosleep, NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
     return d->err;
 }
 
@@ -227,7 +227,7 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
              : size == 4 ? "b32"
              : size == 2 ? "u16"
                          : "u8");
-    i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
+    i = sg_emit_x(d, sg_op_named(op), f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
     if (!d->err && framed)
         d->insns[i].imm = offset;
     if (!d->err)
@@ -259,9 +259,11 @@ uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
     return sg_src_el(d, &el, t);
 }
 
-static const char *mov_of(enum sg_type t)
+static enum sg_op mov_of(enum sg_type t)
 {
-    return sg_class_of(t) == SG_C_64 ? "mov.b64" : sg_class_of(t) == SG_C_PRED ? "mov.pred" : "mov.b32";
+    return sg_class_of(t) == SG_C_64     ? SG_OP_mov_b64
+           : sg_class_of(t) == SG_C_PRED ? SG_OP_mov_pred
+                                         : SG_OP_mov_b32;
 }
 
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
@@ -290,7 +292,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
         f[0] = sg_temp(d, SG_TY_S32);
         f[1] = a[0];
         f[2] = a[1];
-        sg_emit_x(d, "vprintf", f, SG_F_D, SG_F_A | SG_F_B);
+        sg_emit_x(d, SG_OP_vprintf, f, SG_F_D, SG_F_A | SG_F_B);
         if (c->nrets && !d->err)
             return sg_call_ret(d, &c->rets[0], SG_TY_S32, f[0]);
         return d->err;
@@ -298,18 +300,18 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
     if (!strcmp(name, "malloc") && c->nargs == 1 && c->nrets == 1) {
         d->code->allocates = true;
         f[0] = sg_temp(d, SG_TY_U64);
-        sg_emit(d, "malloc", f[0], sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        sg_emit(d, SG_OP_malloc, f[0], sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
     }
     if (!strcmp(name, "free") && c->nargs == 1 && !c->nrets) {
         d->code->allocates = true;
-        sg_emit(d, "free", NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
+        sg_emit(d, SG_OP_free, NONE, sg_call_arg(d, &c->args[0], SG_TY_U64), NONE, NONE);
         return d->err;
     }
     if (!strcmp(name, "cudaGraphSetConditional") && c->nargs == 2 && !c->nrets) {
         a[0] = sg_call_arg(d, &c->args[0], SG_TY_U64);
         a[1] = sg_call_arg(d, &c->args[1], SG_TY_U32);
-        sg_emit(d, "setcond", NONE, a[0], a[1], NONE);
+        sg_emit(d, SG_OP_setcond, NONE, a[0], a[1], NONE);
         return d->err;
     }
     if (!strcmp(name, "__assertfail") && c->nargs == 5) {
@@ -319,7 +321,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
         f[1] = a[1];
         f[2] = a[2];
         f[3] = a[3];
-        sg_emit_x(d, "assertfail", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+        sg_emit_x(d, SG_OP_assertfail, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
         return d->err;
     }
     if (sg_call_cdp(d, name, c) || sg_call_graph(d, name, c))
@@ -464,7 +466,7 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
             return sg_dec_refuse(d, "too many functions fit this indirect call");
         next = sg_new_label(d);
         p = sg_temp(d, SG_TY_PRED);
-        sg_emit(d, "setp.eq.b64", p, reg, sg_const64(d, sg_func_address(i)), NONE);
+        sg_emit(d, SG_OP_setp_eq_b64, p, reg, sg_const64(d, sg_func_address(i)), NONE);
         sg_emit_bra(d, next, p, true);
         /* Expanding functions reached through pointers from here as well would multiply the
            code. */
@@ -478,7 +480,7 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
         sg_emit_bra(d, end, NONE, false);
         sg_place_label(d, next);
     }
-    sg_emit(d, "badcall", NONE, NONE, NONE, NONE);
+    sg_emit(d, SG_OP_badcall, NONE, NONE, NONE, NONE);
     sg_place_label(d, end);
     return d->err;
 }

@@ -51,7 +51,7 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     /* bf16 is computed as f32 and has the same denormals: they count, whatever the kernel's
        mode. */
     s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
-    i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
+    i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, t), a, b, c);
     if (!d->err)
         d->insns[i].imm = flags;
     sg_fp_end(d, s);
@@ -66,7 +66,7 @@ static uint32_t third_src(struct sg_dec *d, uint32_t i, enum sg_type t, bool abs
     if (!absolute)
         return v;
     x = sg_temp(d, t);
-    sg_emit(d, "abs.f32", x, v, NONE, NONE);
+    sg_emit(d, SG_OP_abs_f32, x, v, NONE, NONE);
     return x;
 }
 
@@ -88,12 +88,12 @@ static int select_minmax(struct sg_dec *d, enum sg_type t)
     snprintf(op, sizeof(op), "%s.%s%s%s", d->oc.base, nan ? "nan." : "", x ? "xorsign." : "",
              sg_type_name(t));
     s = sg_fp_begin(d, NULL, ftz);
-    sg_emit(d, op, first, a, b, NONE);
+    sg_emit(d, sg_op_named(op), first, a, b, NONE);
     if (three)
-        sg_emit(d, op, dst, first, c, NONE);
+        sg_emit(d, sg_op_named(op), dst, first, c, NONE);
     sg_fp_end(d, s);
     if (ftz)
-        sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+        sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
     return d->err;
 }
 
@@ -111,7 +111,7 @@ static int f32x2_arith(struct sg_dec *d)
 
         src[i - 1][0] = sg_temp(d, SG_TY_B32);
         src[i - 1][1] = sg_temp(d, SG_TY_B32);
-        sg_emit_x(d, "mov.unpack.2x32", (uint32_t[5]){src[i - 1][0], v, src[i - 1][1], NONE, NONE},
+        sg_emit_x(d, SG_OP_mov_unpack_2x32, (uint32_t[5]){src[i - 1][0], v, src[i - 1][1], NONE, NONE},
                   SG_F_D | SG_F_B, SG_F_A);
     }
     for (int k = 0; k < 2; k++)
@@ -119,9 +119,9 @@ static int f32x2_arith(struct sg_dec *d)
     dst = sg_dst(d, 0, SG_TY_F32X2);
     s = sg_fp_begin(d, rnd, ftz);
     for (int k = 0; k < 2; k++)
-        sg_emit(d, op, r[k], src[0][k], src[1][k], src[2][k]);
+        sg_emit(d, sg_op_named(op), r[k], src[0][k], src[1][k], src[2][k]);
     sg_fp_end(d, s);
-    sg_emit_x(d, "mov.pack.2x32", (uint32_t[5]){dst, r[0], r[1], NONE, NONE}, SG_F_D, SG_F_A | SG_F_B);
+    sg_emit_x(d, SG_OP_mov_pack_2x32, (uint32_t[5]){dst, r[0], r[1], NONE, NONE}, SG_F_D, SG_F_A | SG_F_B);
     return d->err;
 }
 
@@ -130,7 +130,7 @@ static uint32_t half_to_f32(struct sg_dec *d, uint32_t a, enum sg_type ts)
 {
     uint32_t x = sg_temp(d, SG_TY_F32);
 
-    sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", x, a, NONE, NONE);
+    sg_emit(d, ts == SG_TY_F16 ? SG_OP_cvt_f32_f16 : SG_OP_cvt_f32_bf16, x, a, NONE, NONE);
     return x;
 }
 
@@ -176,17 +176,17 @@ int sg_flt_arith(struct sg_dec *d)
         c = mixed_src(d, 3, t);
     dst = sg_dst(d, 0, t);
     if (!strcmp(base, "neg") || !strcmp(base, "abs") || !strcmp(base, "copysign")) {
-        sg_emit(d, op, dst, a, b, NONE);
+        sg_emit(d, sg_op_named(op), dst, a, b, NONE);
         if (ftz)
-            sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+            sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
         return d->err;
     }
     /* the result of "sat" is never NaN, and dst holds no other value */
     x = sat ? sg_temp(d, t) : dst;
     s = sg_fp_begin(d, rnd, ftz);
-    sg_emit(d, op, x, a, b, c);
+    sg_emit(d, sg_op_named(op), x, a, b, c);
     if (sat)
-        sg_emit(d, t == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, x, NONE, NONE);
+        sg_emit(d, t == SG_TY_F32 ? SG_OP_sat_f32 : SG_OP_sat_f64, dst, x, NONE, NONE);
     sg_fp_end(d, s);
     return d->err;
 }
@@ -199,7 +199,7 @@ static int emit_testp(struct sg_dec *d)
     for (int i = 0; i < 6; i++)
         if (sg_mod(d, k[i]))
             snprintf(op, sizeof(op), "testp.%s.%s", k[i], sg_type_name(sg_ty(d, 0)));
-    return sg_op1(d, op, SG_TY_PRED, sg_ty(d, 0));
+    return sg_op1(d, sg_op_named(op), SG_TY_PRED, sg_ty(d, 0));
 }
 
 /* ---- cvt ---- */
@@ -212,7 +212,7 @@ static uint32_t cvt_src(struct sg_dec *d, uint32_t i, enum sg_type t)
 
     if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_64 && sg_class_of(t) == SG_C_32) {
         x = sg_temp(d, SG_TY_U32);
-        sg_emit(d, "cvt.u32.u64", x, o->v, NONE, NONE);
+        sg_emit(d, SG_OP_cvt_u32_u64, x, o->v, NONE, NONE);
         return x;
     }
     return sg_src(d, i, t);
@@ -235,7 +235,7 @@ static int cvt_dst_end(struct sg_dec *d, uint32_t i, enum sg_type t, uint32_t ds
 
     if (!d->err && o->kind == SG_O_REG && o->v != dst) {
         snprintf(op, sizeof(op), "cvt.u64.%s", sg_type_float(t) ? "u32" : sg_su(t));
-        sg_emit(d, op, o->v, dst, NONE, NONE);
+        sg_emit(d, sg_op_named(op), o->v, dst, NONE, NONE);
     }
     return d->err;
 }
@@ -278,7 +278,7 @@ static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         b = sg_src(d, 2, ts);
     /* Rounding to nearest alone is done with integers; otherwise f32 denormals matter. */
     s = flags & ~(int64_t)H_FTZ ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
-    i = sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
+    i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, td), a, b, NONE);
     set_imm(d, i, flags);
     sg_fp_end(d, s);
     return d->err;
@@ -289,15 +289,15 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
 {
     static const struct {
         enum sg_type type;
-        const char *op;    /* of two results */
+        enum sg_op op;     /* of two results */
         uint32_t bits;     /* of two results */
         uint32_t bytes[2]; /* of rbits, for the upper and the lower two: as prmt selects them */
     } fours[] = {
-        {SG_TY_E4M3X4, "cvt.rs.e4m3x2.f32", 16, {0x3232, 0x1010}},
-        {SG_TY_E5M2X4, "cvt.rs.e5m2x2.f32", 16, {0x3232, 0x1010}},
-        {SG_TY_E2M3X4, "cvt.rs.e2m3x2.f32", 16, {0x3232, 0x1010}},
-        {SG_TY_E3M2X4, "cvt.rs.e3m2x2.f32", 16, {0x3232, 0x1010}},
-        {SG_TY_E2M1X4, "cvt.rs.e2m1x2.f32", 8, {0x3131, 0x2020}},
+        {SG_TY_E4M3X4, SG_OP_cvt_rs_e4m3x2_f32, 16, {0x3232, 0x1010}},
+        {SG_TY_E5M2X4, SG_OP_cvt_rs_e5m2x2_f32, 16, {0x3232, 0x1010}},
+        {SG_TY_E2M3X4, SG_OP_cvt_rs_e2m3x2_f32, 16, {0x3232, 0x1010}},
+        {SG_TY_E3M2X4, SG_OP_cvt_rs_e3m2x2_f32, 16, {0x3232, 0x1010}},
+        {SG_TY_E2M1X4, SG_OP_cvt_rs_e2m1x2_f32, 8, {0x3131, 0x2020}},
     };
     const struct sg_opnd *v = &d->ops[1];
     const int64_t flags = half_flags(d, NULL);
@@ -311,7 +311,7 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
         uint32_t a = sg_src(d, 1, SG_TY_F32), b = sg_src(d, 2, SG_TY_F32), c = sg_src(d, 3, SG_TY_B32);
 
         snprintf(op, sizeof(op), "cvt.rs.%s.f32", sg_type_name(td));
-        i = sg_emit(d, op, sg_dst(d, 0, td), a, b, c);
+        i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, td), a, b, c);
         set_imm(d, i, flags);
         sg_fp_end(d, s);
         return d->err;
@@ -323,14 +323,14 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
         uint32_t c = sg_temp(d, SG_TY_B32), a = sg_src_el(d, &v->el[2 * h], SG_TY_F32),
                  b = sg_src_el(d, &v->el[2 * h + 1], SG_TY_F32);
 
-        sg_emit(d, "prmt.b32", c, rbits, rbits, sg_const32(d, fours[k].bytes[h]));
+        sg_emit(d, SG_OP_prmt_b32, c, rbits, rbits, sg_const32(d, fours[k].bytes[h]));
         x[h] = sg_temp(d, SG_TY_B32);
         i = sg_emit(d, fours[k].op, x[h], a, b, c);
         set_imm(d, i, flags);
     }
     sg_fp_end(d, s);
-    sg_emit(d, "shl.b32", x[0], x[0], sg_const32(d, fours[k].bits), NONE);
-    sg_emit(d, "or.b32", sg_dst(d, 0, td), x[0], x[1], NONE);
+    sg_emit(d, SG_OP_shl_b32, x[0], x[0], sg_const32(d, fours[k].bits), NONE);
+    sg_emit(d, SG_OP_or_b32, sg_dst(d, 0, td), x[0], x[1], NONE);
     return d->err;
 }
 
@@ -354,7 +354,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         if (irnd) {
             x = sg_temp(d, SG_TY_F32);
             snprintf(op, sizeof(op), "cvt.%s.f32.f32", irnd);
-            sg_emit(d, op, x, a, NONE, NONE);
+            sg_emit(d, sg_op_named(op), x, a, NONE, NONE);
             a = x;
         }
     }
@@ -362,24 +362,24 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     if (ts == td && !irnd) {
         if (ftz)
             return sg_dec_refuse(d, NULL);
-        sg_emit(d, "mov.b32", dst, a, NONE, NONE);
+        sg_emit(d, SG_OP_mov_b32, dst, a, NONE, NONE);
         return cvt_dst_end(d, 0, td, dst);
     }
     if (!sg_type_float(ts)) { /* an integer: exact as f64 up to 53 bits */
         x = sg_temp(d, SG_TY_F64);
         snprintf(op, sizeof(op), "cvt.f64.%s", sg_su(ts));
-        sg_emit(d, op, x, a, NONE, NONE);
+        sg_emit(d, sg_op_named(op), x, a, NONE, NONE);
         a = x;
         ts = SG_TY_F64;
     }
     if (ftz && ts == SG_TY_F32) {
         x = sg_temp(d, SG_TY_F32);
-        sg_emit(d, "flush.f32", x, a, NONE, NONE);
+        sg_emit(d, SG_OP_flush_f32, x, a, NONE, NONE);
         a = x;
     }
     snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
     s = td == SG_TY_BF16 && flags ? sg_fp_begin(d, NULL, false) : UINT32_MAX; /* as in cvt_packed */
-    i = sg_emit(d, op, dst, a, NONE, NONE);
+    i = sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
     set_imm(d, i, flags);
     sg_fp_end(d, s);
     return cvt_dst_end(d, 0, td, dst);
@@ -403,7 +403,7 @@ static int cvt_float_to_int(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     }
     snprintf(op, sizeof(op), "cvt.%s.%s.%s", mode, sg_su(td), sg_type_name(ts));
     s = sg_fp_begin(d, NULL, ftz);
-    sg_emit(d, op, dst, a, NONE, NONE);
+    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
     sg_fp_end(d, s);
     return cvt_dst_end(d, 0, td, dst);
 }
@@ -422,7 +422,7 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
             mode = m[k];
     if (is_half(ts)) {
         if (td == SG_TY_F32 && !mode) {
-            sg_emit(d, ts == SG_TY_F16 ? "cvt.f32.f16" : "cvt.f32.bf16", dst, a, NONE, NONE);
+            sg_emit(d, ts == SG_TY_F16 ? SG_OP_cvt_f32_f16 : SG_OP_cvt_f32_bf16, dst, a, NONE, NONE);
             goto finish;
         }
         a = half_to_f32(d, a, ts);
@@ -439,14 +439,14 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         return sg_dec_refuse(d, NULL);
     /* an integer and what it becomes are no denormals: the kernel's mode will do, and no mode can be hoisted */
     s = sg_fp_begin(d, rnd, sg_type_float(ts) ? ftz : d->ftz);
-    sg_emit(d, op, dst, a, NONE, NONE);
+    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
     sg_fp_end(d, s);
     if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
-        sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
+        sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
 finish:
     if (sat) { /* a denormal stays denormal without .ftz */
         s = sg_fp_begin(d, NULL, ftz);
-        sg_emit(d, td == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
+        sg_emit(d, td == SG_TY_F32 ? SG_OP_sat_f32 : SG_OP_sat_f64, dst, dst, NONE, NONE);
         sg_fp_end(d, s);
     }
     return cvt_dst_end(d, 0, td, dst);
@@ -472,7 +472,7 @@ static int cvt_pack(struct sg_dec *d)
     }
     c = d->nops == 4 ? sg_src(d, 3, SG_TY_B32) : sg_const32(d, 0);
     snprintf(op, sizeof(op), "cvt.pack.%s.%s", to, sg_su(from));
-    sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), a, b, c);
+    sg_emit(d, sg_op_named(op), sg_dst(d, 0, SG_TY_B32), a, b, c);
     return d->err;
 }
 
@@ -510,7 +510,7 @@ static int emit_cvt(struct sg_dec *d)
         snprintf(op, sizeof(op), "cvt.sat.%s.%s", sg_su(td), sg_su(ts));
     else
         snprintf(op, sizeof(op), "cvt.%s.%s", int_dst(td), sg_su(ts));
-    sg_emit(d, op, dst, a, NONE, NONE);
+    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
     return cvt_dst_end(d, 0, td, dst);
 }
 

@@ -16,7 +16,7 @@ static int graph_launch(struct sg_dec *d, const struct sg_call *c)
     uint32_t r = sg_temp(d, SG_TY_U32);
     uint32_t exec = sg_call_arg(d, &c->args[0], SG_TY_U64);
 
-    sg_emit(d, "graph.launch", r, exec, sg_call_arg(d, &c->args[1], SG_TY_U64), NONE);
+    sg_emit(d, SG_OP_graph_launch, r, exec, sg_call_arg(d, &c->args[1], SG_TY_U64), NONE);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
 }
 
@@ -39,7 +39,7 @@ static bool node_update(struct sg_dec *d, const char *name, const struct sg_call
         if (strcmp(name + 19, calls[i].name) || c->nargs != calls[i].nargs)
             continue;
         r = sg_temp(d, SG_TY_U32);
-        sg_emit(d, "mov.b32", r, sg_const32(d, E_NOT_SUPPORTED), NONE, NONE);
+        sg_emit(d, SG_OP_mov_b32, r, sg_const32(d, E_NOT_SUPPORTED), NONE, NONE);
         if (!d->err)
             sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
         return true;

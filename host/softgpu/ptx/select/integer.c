@@ -29,7 +29,7 @@ static int emit_addsub(struct sg_dec *d)
         snprintf(op, sizeof(op), "%s.sat.%s", d->oc.base, sg_su(t));
     else
         snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt32(t));
-    return sg_op2(d, op, t, t, t);
+    return sg_op2(d, sg_op_named(op), t, t, t);
 }
 
 static int emit_mul(struct sg_dec *d)
@@ -45,7 +45,7 @@ static int emit_mul(struct sg_dec *d)
         if (sg_wider(t) == SG_TY_NONE)
             return sg_dec_syntax(d, "%s: no such type", d->oc.full);
         snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
-        return sg_op2(d, op, sg_wider(t), t, t);
+        return sg_op2(d, sg_op_named(op), sg_wider(t), t, t);
     }
     if (sg_mod(d, "hi"))
         snprintf(op, sizeof(op), "%s.hi.%s", d->oc.base, sg_su(t));
@@ -53,7 +53,7 @@ static int emit_mul(struct sg_dec *d)
         snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
     else
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
-    return sg_op2(d, op, t, t, t);
+    return sg_op2(d, sg_op_named(op), t, t, t);
 }
 
 static int emit_mad(struct sg_dec *d)
@@ -70,7 +70,7 @@ static int emit_mad(struct sg_dec *d)
         if (sg_wider(t) == SG_TY_NONE || c || cc)
             return sg_dec_syntax(d, "%s: no such form", d->oc.full);
         snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
-        return sg_op3(d, op, sg_wider(t), t, t, sg_wider(t));
+        return sg_op3(d, sg_op_named(op), sg_wider(t), t, t, sg_wider(t));
     }
     if (c || cc) {
         if (sg_mod(d, "hi"))
@@ -86,7 +86,7 @@ static int emit_mad(struct sg_dec *d)
     } else {
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
     }
-    return sg_op3(d, op, t, t, t, t);
+    return sg_op3(d, sg_op_named(op), t, t, t, t);
 }
 
 /* div rem min max abs neg sad: the sign matters, a single type */
@@ -104,10 +104,10 @@ static int emit_typed(struct sg_dec *d)
              : t == SG_TY_S16X2 ? "s16x2"
                                 : sg_su(t));
     if (d->nops == 2)
-        return sg_op1(d, op, t, t);
+        return sg_op1(d, sg_op_named(op), t, t);
     if (d->nops == 3)
-        return sg_op2(d, op, t, t, t);
-    return sg_op3(d, op, t, t, t, t);
+        return sg_op2(d, sg_op_named(op), t, t, t);
+    return sg_op3(d, sg_op_named(op), t, t, t, t);
 }
 
 /* and or xor not cnot */
@@ -119,7 +119,7 @@ static int emit_logic(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[0] == 'c' ? sg_bt(t) : sg_bt32(t));
-    return d->nops == 2 ? sg_op1(d, op, t, t) : sg_op2(d, op, t, t, t);
+    return d->nops == 2 ? sg_op1(d, sg_op_named(op), t, t) : sg_op2(d, sg_op_named(op), t, t, t);
 }
 
 static int emit_shift(struct sg_dec *d)
@@ -130,7 +130,7 @@ static int emit_shift(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[2] == 'l' ? sg_bt(t) : sg_su(t));
-    return sg_op2(d, op, t, t, SG_TY_U32);
+    return sg_op2(d, sg_op_named(op), t, t, SG_TY_U32);
 }
 
 static int emit_shf(struct sg_dec *d)
@@ -142,7 +142,7 @@ static int emit_shf(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: .l or .r expected", d->oc.full);
     sg_mod(d, "wrap");
     snprintf(op, sizeof(op), "shf.%s.%s", left ? "l" : "r", clamp ? "clamp" : "wrap");
-    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_U32);
+    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_U32);
 }
 
 /* popc clz brev: result type differs from source */
@@ -154,7 +154,7 @@ static int emit_count(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt(t));
-    return sg_op1(d, op, d->oc.base[0] == 'b' ? t : SG_TY_U32, t);
+    return sg_op1(d, sg_op_named(op), d->oc.base[0] == 'b' ? t : SG_TY_U32, t);
 }
 
 static int emit_bfind(struct sg_dec *d)
@@ -165,7 +165,7 @@ static int emit_bfind(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "bfind.%s%s", sg_mod(d, "shiftamt") ? "shiftamt." : "", sg_su(t));
-    return sg_op1(d, op, SG_TY_U32, t);
+    return sg_op1(d, sg_op_named(op), SG_TY_U32, t);
 }
 
 static int emit_bfe(struct sg_dec *d)
@@ -176,7 +176,7 @@ static int emit_bfe(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "bfe.%s", sg_su(t));
-    return sg_op3(d, op, t, t, SG_TY_U32, SG_TY_U32);
+    return sg_op3(d, sg_op_named(op), t, t, SG_TY_U32, SG_TY_U32);
 }
 
 static int emit_bfi(struct sg_dec *d)
@@ -193,7 +193,7 @@ static int emit_bfi(struct sg_dec *d)
     f[3] = sg_src(d, 3, SG_TY_U32);
     f[4] = sg_src(d, 4, SG_TY_U32);
     f[0] = sg_dst(d, 0, t);
-    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err;
 }
 
@@ -205,12 +205,12 @@ static int emit_prmt(struct sg_dec *d)
     for (size_t i = 0; i < 6; i++)
         if (sg_mod(d, modes[i]))
             snprintf(op, sizeof(op), "prmt.%s", modes[i]);
-    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
 }
 
 static int emit_lop3(struct sg_dec *d)
 {
-    const char *bop = sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : NULL;
+    const enum sg_op bop = sg_mod(d, "and") ? SG_OP_and_pred : sg_mod(d, "or") ? SG_OP_or_pred : SG_OP_NONE;
     uint32_t a, b, c, i, dst, p = NONE, q = NONE, t;
 
     if (d->nops != (bop ? 6u : 5u) || !bop != !d->ops[0].has_pq)
@@ -228,12 +228,12 @@ static int emit_lop3(struct sg_dec *d)
         p = sg_dst_el(d, &e, SG_TY_PRED);
         q = sg_src(d, 5, SG_TY_PRED);
     }
-    i = sg_emit(d, "lop3.b32", dst, a, b, c);
+    i = sg_emit(d, SG_OP_lop3_b32, dst, a, b, c);
     if (!d->err)
         d->insns[i].imm = (int64_t)d->ops[4].imm;
     if (bop) {
         t = sg_temp(d, SG_TY_PRED);
-        sg_emit(d, "setp.ne.b32", t, dst, sg_const32(d, 0), NONE);
+        sg_emit(d, SG_OP_setp_ne_b32, t, dst, sg_const32(d, 0), NONE);
         sg_emit(d, bop, p, t, q, NONE);
     }
     return d->err;
@@ -241,12 +241,12 @@ static int emit_lop3(struct sg_dec *d)
 
 static int emit_fns(struct sg_dec *d)
 {
-    return sg_op3(d, "fns.b32", SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_S32);
+    return sg_op3(d, SG_OP_fns_b32, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_S32);
 }
 
 static int emit_bmsk(struct sg_dec *d)
 {
-    const char *op = sg_mod(d, "clamp") ? "bmsk.clamp" : "bmsk.wrap";
+    const enum sg_op op = sg_mod(d, "clamp") ? SG_OP_bmsk_clamp : SG_OP_bmsk_wrap;
 
     sg_mod(d, "wrap");
     return sg_op2(d, op, SG_TY_B32, SG_TY_U32, SG_TY_U32);
@@ -258,7 +258,7 @@ static int emit_szext(struct sg_dec *d)
 
     snprintf(op, sizeof(op), "szext.%s.%s", sg_mod(d, "clamp") ? "clamp" : "wrap", sg_su(sg_ty(d, 0)));
     sg_mod(d, "wrap");
-    return sg_op2(d, op, SG_TY_B32, SG_TY_B32, SG_TY_U32);
+    return sg_op2(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_U32);
 }
 
 static int emit_dp(struct sg_dec *d)
@@ -276,7 +276,7 @@ static int emit_dp(struct sg_dec *d)
     } else {
         snprintf(op, sizeof(op), "dp4a.%s.%s", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
     }
-    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
 }
 
 /* ---- comparison ---- */
@@ -288,11 +288,11 @@ static const char *const cmp_ops[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "
 static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
 {
     const uint32_t negated = sg_temp(d, SG_TY_B16), r = sg_temp(d, SG_TY_B16),
-                   i = sg_emit(d, "neg.f16", negated, v, NONE, NONE);
+                   i = sg_emit(d, SG_OP_neg_f16, negated, v, NONE, NONE);
 
     if (!d->err)
         d->insns[i].imm = SG_H_FTZ;
-    sg_emit(d, "neg.f16", r, negated, NONE, NONE);
+    sg_emit(d, SG_OP_neg_f16, r, negated, NONE, NONE);
     return r;
 }
 
@@ -326,7 +326,7 @@ static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t d
         b = flushed_half(d, b);
     }
     s = sg_type_float(t) ? sg_fp_begin(d, NULL, sg_mod(d, "ftz")) : UINT32_MAX;
-    sg_emit(d, op, dst, a, b, NONE);
+    sg_emit(d, sg_op_named(op), dst, a, b, NONE);
     sg_fp_end(d, s);
     return d->err;
 }
@@ -341,8 +341,8 @@ static int compare_halves(struct sg_dec *d, enum sg_type t, uint32_t lo, uint32_
     for (uint32_t h = 0; h < 2 && !d->err; h++) {
         uint32_t x = sg_temp(d, SG_TY_B32), y = sg_temp(d, SG_TY_B32);
 
-        sg_emit(d, "shr.u32", x, a, sg_const32(d, h * 16), NONE);
-        sg_emit(d, "shr.u32", y, b, sg_const32(d, h * 16), NONE);
+        sg_emit(d, SG_OP_shr_u32, x, a, sg_const32(d, h * 16), NONE);
+        sg_emit(d, SG_OP_shr_u32, y, b, sg_const32(d, h * 16), NONE);
         d->ops[1].kind = d->ops[2].kind = SG_O_REG;
         d->ops[1].v = x;
         d->ops[2].v = y;
@@ -354,13 +354,16 @@ static int compare_halves(struct sg_dec *d, enum sg_type t, uint32_t lo, uint32_
 }
 
 /* The optional .and .or .xor with a further predicate: its name or NULL. */
-static const char *bool_op(struct sg_dec *d)
+static enum sg_op bool_op(struct sg_dec *d)
 {
-    return sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : sg_mod(d, "xor") ? "xor.pred" : NULL;
+    return sg_mod(d, "and")   ? SG_OP_and_pred
+           : sg_mod(d, "or")  ? SG_OP_or_pred
+           : sg_mod(d, "xor") ? SG_OP_xor_pred
+                              : SG_OP_NONE;
 }
 
 /* setp of pairs: p of the low halves, q of the high ones; with .and .or .xor each combined with operand 3 */
-static int setp_halves(struct sg_dec *d, enum sg_type t, const char *bop)
+static int setp_halves(struct sg_dec *d, enum sg_type t, enum sg_op bop)
 {
     const bool two = d->ops[0].has_pq;
     uint32_t r[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, c = NONE, p, q;
@@ -376,16 +379,16 @@ static int setp_halves(struct sg_dec *d, enum sg_type t, const char *bop)
         return d->err;
     for (int h = 0; h < 2 && bop; h++)
         sg_emit(d, bop, r[h], r[h], c, NONE);
-    sg_emit(d, "mov.pred", p, r[0], NONE, NONE);
+    sg_emit(d, SG_OP_mov_pred, p, r[0], NONE, NONE);
     if (two)
-        sg_emit(d, "mov.pred", q, r[1], NONE, NONE);
+        sg_emit(d, SG_OP_mov_pred, q, r[1], NONE, NONE);
     return d->err;
 }
 
 static int emit_setp(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    const char *bop = bool_op(d);
+    enum sg_op bop = bool_op(d);
     uint32_t p, q = NONE, c = NONE, cmp, ncmp;
 
     if (need_type(d))
@@ -411,26 +414,26 @@ static int emit_setp(struct sg_dec *d)
         return d->err;
     ncmp = sg_temp(d, SG_TY_PRED);
     if (q != NONE) /* before p is written: c may be p */
-        sg_emit(d, "not.pred", ncmp, cmp, NONE, NONE);
+        sg_emit(d, SG_OP_not_pred, ncmp, cmp, NONE, NONE);
     if (q != NONE && bop) {
         uint32_t tq = sg_temp(d, SG_TY_PRED);
 
         sg_emit(d, bop, tq, ncmp, c, NONE);
         sg_emit(d, bop, p, cmp, c, NONE);
-        sg_emit(d, "mov.pred", q, tq, NONE, NONE);
+        sg_emit(d, SG_OP_mov_pred, q, tq, NONE, NONE);
         return d->err;
     }
     if (bop)
         sg_emit(d, bop, p, cmp, c, NONE);
     else
-        sg_emit(d, "mov.pred", p, cmp, NONE, NONE);
+        sg_emit(d, SG_OP_mov_pred, p, cmp, NONE, NONE);
     if (q != NONE)
-        sg_emit(d, "mov.pred", q, ncmp, NONE, NONE);
+        sg_emit(d, SG_OP_mov_pred, q, ncmp, NONE, NONE);
     return d->err;
 }
 
 /* set on pairs: 0xffff or 1.0 in each half; with .and .or .xor each comparison is combined with operand 3 */
-static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts, const char *bop)
+static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts, enum sg_op bop)
 {
     const uint32_t yes = td == SG_TY_F16X2 ? 0x3c00u : td == SG_TY_BF16X2 ? 0x3f80u : 0xffffu;
     uint32_t p[2] = {sg_temp(d, SG_TY_PRED), sg_temp(d, SG_TY_PRED)}, x[2];
@@ -445,9 +448,9 @@ static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts, const 
     }
     for (uint32_t h = 0; h < 2; h++) {
         x[h] = sg_temp(d, SG_TY_B32);
-        sg_emit(d, "selp.b32", x[h], sg_const32(d, yes << 16 * h), sg_const32(d, 0), p[h]);
+        sg_emit(d, SG_OP_selp_b32, x[h], sg_const32(d, yes << 16 * h), sg_const32(d, 0), p[h]);
     }
-    sg_emit(d, "or.b32", sg_dst(d, 0, td), x[0], x[1], NONE);
+    sg_emit(d, SG_OP_or_b32, sg_dst(d, 0, td), x[0], x[1], NONE);
     return d->err;
 }
 
@@ -455,7 +458,7 @@ static int set_halves(struct sg_dec *d, enum sg_type td, enum sg_type ts, const 
 static int emit_set(struct sg_dec *d)
 {
     enum sg_type td = sg_ty(d, 0), ts = sg_ty(d, 1);
-    const char *bop = bool_op(d);
+    enum sg_op bop = bool_op(d);
     uint32_t p = sg_temp(d, SG_TY_PRED), yes;
 
     if (d->oc.ntypes != 2)
@@ -476,7 +479,7 @@ static int emit_set(struct sg_dec *d)
           : td == SG_TY_F16  ? 0x3c00u
           : td == SG_TY_BF16 ? 0x3f80u
                              : 0xffffffffu;
-    sg_emit(d, "selp.b32", sg_dst(d, 0, td), sg_const32(d, yes), sg_const32(d, 0), p);
+    sg_emit(d, SG_OP_selp_b32, sg_dst(d, 0, td), sg_const32(d, yes), sg_const32(d, 0), p);
     return d->err;
 }
 
@@ -488,7 +491,7 @@ static int emit_selp(struct sg_dec *d)
     if (need_type(d))
         return d->err;
     snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
-    return sg_op3(d, op, t, t, t, SG_TY_PRED);
+    return sg_op3(d, sg_op_named(op), t, t, t, SG_TY_PRED);
 }
 
 static int emit_slct(struct sg_dec *d)
@@ -506,12 +509,12 @@ static int emit_slct(struct sg_dec *d)
     c = sg_src(d, 3, tc);
     if (ftz) { /* a negative denormal selects a, as -0.0 does */
         flushed = sg_temp(d, tc);
-        sg_emit(d, "flush.f32", flushed, c, NONE, NONE);
+        sg_emit(d, SG_OP_flush_f32, flushed, c, NONE, NONE);
         c = flushed;
     }
-    sg_emit(d, tc == SG_TY_S32 ? "setp.ge.s32" : "setp.ge.f32", p, c, sg_const32(d, 0), NONE);
+    sg_emit(d, tc == SG_TY_S32 ? SG_OP_setp_ge_s32 : SG_OP_setp_ge_f32, p, c, sg_const32(d, 0), NONE);
     snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
-    sg_emit(d, op, sg_dst(d, 0, t), a, b, p);
+    sg_emit(d, sg_op_named(op), sg_dst(d, 0, t), a, b, p);
     return d->err;
 }
 

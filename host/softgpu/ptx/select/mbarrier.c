@@ -2,7 +2,7 @@
 /* Barrier objects in shared memory. */
 #include "ptx/select/select.h"
 
-static int mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value)
+static int mbar_op(struct sg_dec *d, enum sg_op op, uint32_t dst, uint32_t at, uint32_t value)
 {
     return sg_mbar_op(d, op, dst, at, value, sg_take_space(d));
 }
@@ -23,19 +23,19 @@ int sg_emit_mbarrier(struct sg_dec *d)
         return d->err;
     }
     if (sg_mod(d, "pending_count"))
-        return sg_emit(d, "mbar.pending", sg_dst(d, 0, SG_TY_U32), sg_src(d, 1, SG_TY_B64), NONE, NONE),
+        return sg_emit(d, SG_OP_mbar_pending, sg_dst(d, 0, SG_TY_U32), sg_src(d, 1, SG_TY_B64), NONE, NONE),
                d->err;
     if (sg_mod(d, "init"))
-        return mbar_op(d, "mbar.init", NONE, 0, sg_src(d, 1, SG_TY_U32));
+        return mbar_op(d, SG_OP_mbar_init, NONE, 0, sg_src(d, 1, SG_TY_U32));
     if (wait && d->nops >= 3)
-        return mbar_op(d, parity ? "mbar.parity" : "mbar.test", sg_dst(d, 0, SG_TY_PRED), 1,
+        return mbar_op(d, parity ? SG_OP_mbar_parity : SG_OP_mbar_test, sg_dst(d, 0, SG_TY_PRED), 1,
                        sg_src(d, 2, parity ? SG_TY_U32 : SG_TY_B64));
     if (d->nops < 2 && !arrive && !drop)
         return sg_dec_refuse(d, NULL);
     if (sg_mod(d, "complete_tx"))
-        return mbar_op(d, "mbar.complete", NONE, 0, sg_src(d, 1, SG_TY_U32));
+        return mbar_op(d, SG_OP_mbar_complete, NONE, 0, sg_src(d, 1, SG_TY_U32));
     if (expect && !arrive && !drop)
-        return mbar_op(d, "mbar.expect", NONE, 0, sg_src(d, 1, SG_TY_U32));
+        return mbar_op(d, SG_OP_mbar_expect, NONE, 0, sg_src(d, 1, SG_TY_U32));
     if (!arrive && !drop)
         return sg_dec_refuse(d, NULL);
     /* the state operand is absent if the barrier may be in another block */
@@ -44,12 +44,12 @@ int sg_emit_mbarrier(struct sg_dec *d)
     if (expect) {
         enum sg_space sp = sg_take_space(d);
 
-        if (sg_mbar_op(d, "mbar.expect", NONE, at, n, sp))
+        if (sg_mbar_op(d, SG_OP_mbar_expect, NONE, at, n, sp))
             return d->err;
         n = sg_const32(d, 1);
-        return sg_mbar_op(d, arrive ? "mbar.arrive" : "mbar.drop",
+        return sg_mbar_op(d, arrive ? SG_OP_mbar_arrive : SG_OP_mbar_drop,
                           at ? sg_dst(d, 0, SG_TY_B64) : sg_temp(d, SG_TY_B64), at, n, sp);
     }
-    return mbar_op(d, arrive ? "mbar.arrive" : "mbar.drop",
+    return mbar_op(d, arrive ? SG_OP_mbar_arrive : SG_OP_mbar_drop,
                    at ? sg_dst(d, 0, SG_TY_B64) : sg_temp(d, SG_TY_B64), at, n);
 }

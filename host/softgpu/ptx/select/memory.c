@@ -122,14 +122,14 @@ static int select_address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct
         /* The sum must be inside: the register alone may point before the variable. */
         x->op = sg_temp(d, SG_TY_U32);
         if (x->off)
-            sg_emit(d, "add.sat.u32.u64", x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
+            sg_emit(d, SG_OP_add_sat_u32_u64, x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
         else
-            sg_emit(d, "narrow.address", x->op, o.v, NONE, NONE);
+            sg_emit(d, SG_OP_narrow_address, x->op, o.v, NONE, NONE);
         x->off = 0;
     } else if (!x->narrow && sg_type_size((enum sg_type)d->vregs[o.v].type) < 4) {
         x->op = sg_temp(d, SG_TY_U64); /* as ptxas, which takes 8 and 16 bits, and no 32 */
-        sg_emit(d, sg_type_size((enum sg_type)d->vregs[o.v].type) == 1 ? "cvt.u64.u8" : "cvt.u64.u16", x->op,
-                o.v, NONE, NONE);
+        sg_emit(d, sg_type_size((enum sg_type)d->vregs[o.v].type) == 1 ? SG_OP_cvt_u64_u8 : SG_OP_cvt_u64_u16,
+                x->op, o.v, NONE, NONE);
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
         return sg_dec_syntax(d, "%s: an address of this space has 64 bits", d->oc.full);
     }
@@ -204,7 +204,7 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     else
         snprintf(op, sizeof(op), "ld.%c.%s", space_letter(x), elem_name(t, true));
     f[1] = x->uniform_param ? NONE : x->op;
-    i = sg_emit_x(d, op, f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
+    i = sg_emit_x(d, sg_op_named(op), f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
     if (d->err)
         return d->err;
     d->insns[i].imm = x->off;
@@ -212,7 +212,7 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     for (uint32_t k = 0; k < vec; k++)
         if (wide[k] != NONE) {
             snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32") : sg_su(t));
-            sg_emit(d, op, wide[k], *dst[k], NONE, NONE);
+            sg_emit(d, sg_op_named(op), wide[k], *dst[k], NONE, NONE);
         }
     return d->err;
 }
@@ -278,7 +278,7 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
     for (uint32_t k = 0; k < vec; k++) {
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
             *src[k] = sg_temp(d, SG_TY_U32);
-            sg_emit(d, "cvt.u32.u64", *src[k], el[k].v, NONE, NONE);
+            sg_emit(d, SG_OP_cvt_u32_u64, *src[k], el[k].v, NONE, NONE);
         } else if (vec == 1 && d->ops[1].kind == SG_O_SYM) {
             *src[k] = sg_src(d, 1, t);
         } else {
@@ -292,7 +292,7 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
     else
         snprintf(op, sizeof(op), "st.%c.%s", space_letter(x), elem_name(t, false));
     f[1] = x->op;
-    i = sg_emit_x(d, op, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    i = sg_emit_x(d, sg_op_named(op), f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (d->err)
         return d->err;
     d->insns[i].imm = x->off;
@@ -355,8 +355,9 @@ static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x
     g[2] = sg_src_el(d, &c[1], SG_TY_B64);
     f[0] = sg_dst_el(d, &to[0], SG_TY_B64);
     f[4] = sg_dst_el(d, &to[1], SG_TY_B64);
-    i = sg_emit_x(d, cas ? "atom.cas.b128" : "atom.exch.b128", f, SG_F_D | SG_F_E, SG_F_A | SG_F_B | SG_F_C);
-    sg_emit_x(d, "ext", g, 0, SG_F_A | SG_F_B);
+    i = sg_emit_x(d, cas ? SG_OP_atom_cas_b128 : SG_OP_atom_exch_b128, f, SG_F_D | SG_F_E,
+                  SG_F_A | SG_F_B | SG_F_C);
+    sg_emit_x(d, SG_OP_ext, g, 0, SG_F_A | SG_F_B);
     if (d->err)
         return d->err;
     d->insns[i].imm = x->off;
@@ -411,7 +412,7 @@ int sg_emit_atom(struct sg_dec *d)
         for (uint32_t k = 0; k < vec; k++) {
             f[2] = sg_src_el(d, &el[1][k], t);
             f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);
-            i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B);
+            i = sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B);
             if (d->err)
                 return d->err;
             d->insns[i].imm = x.off + (int64_t)(k * sg_type_size(t));
@@ -423,7 +424,7 @@ int sg_emit_atom(struct sg_dec *d)
     if (what[0] == 'c')
         f[3] = sg_src(d, at + 2, t);
     f[0] = red ? sg_temp(d, t) : sg_dst(d, 0, t);
-    i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C);
+    i = sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C);
     if (d->err)
         return d->err;
     d->insns[i].imm = x.off;
@@ -455,7 +456,7 @@ static int emit_createpolicy(struct sg_dec *d)
         if ((d->ops[1].kind != SG_O_F32 && d->ops[1].kind != SG_O_F64) || !(part > 0 && part <= 1))
             return sg_dec_syntax(d, "%s: a part above 0 and up to 1 expected", d->oc.full);
     }
-    sg_emit(d, "mov.b64", sg_dst(d, 0, SG_TY_B64), sg_const64(d, 0), NONE, NONE);
+    sg_emit(d, SG_OP_mov_b64, sg_dst(d, 0, SG_TY_B64), sg_const64(d, 0), NONE, NONE);
     return d->err;
 }
 
@@ -470,13 +471,13 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp)
         return x.op;
     r = sg_temp(d, x.narrow ? SG_TY_U32 : SG_TY_U64);
     if (x.narrow)
-        sg_emit(d, "add.b32", r, x.op, sg_const32(d, (uint32_t)x.off), NONE);
+        sg_emit(d, SG_OP_add_b32, r, x.op, sg_const32(d, (uint32_t)x.off), NONE);
     else
-        sg_emit(d, "add.b64", r, x.op, sg_const64(d, (uint64_t)x.off), NONE);
+        sg_emit(d, SG_OP_add_b64, r, x.op, sg_const64(d, (uint64_t)x.off), NONE);
     return r;
 }
 
-int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp)
+int sg_mbar_op(struct sg_dec *d, enum sg_op op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp)
 {
     uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
     struct addr x;
@@ -524,11 +525,11 @@ static int emit_cp(struct sg_dec *d)
         if (d->ops[0].base == SG_O_REG && sg_type_size((enum sg_type)d->vregs[d->ops[0].v].type) == 4)
             sp = SG_SP_SHARED;  /* as ptxas takes 32 bits, whatever the space */
         if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
-            return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sp);
+            return sg_mbar_op(d, SG_OP_mbar_arrive, sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sp);
         return d->err; /* expects one more arrival, which has already happened */
     }
     if (sg_mod(d, "commit_group") || sg_mod(d, "wait_group") || sg_mod(d, "wait_all")) {
-        sg_emit(d, "fence", NONE, NONE, NONE, NONE);
+        sg_emit(d, SG_OP_fence, NONE, NONE, NONE, NONE);
         return d->err;
     }
     for (int k = 0; k < 3; k++)
@@ -540,17 +541,17 @@ static int emit_cp(struct sg_dec *d)
         return d->err;
     if (d->nops > 3 && d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_PRED) {
         n = sg_temp(d, SG_TY_U32); /* ignore-src: nothing is read, all is zero */
-        sg_emit(d, "selp.b32", n, sg_const32(d, 0), sg_const32(d, (uint32_t)d->ops[2].imm),
+        sg_emit(d, SG_OP_selp_b32, n, sg_const32(d, 0), sg_const32(d, (uint32_t)d->ops[2].imm),
                 sg_src(d, 3, SG_TY_PRED));
     } else if (d->nops > 3 && !(d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_64)) {
         n = sg_src(d, 3, SG_TY_U32);
     }
     /* folds in the offsets: the handler supports only one */
     f[0] = sg_temp(d, SG_TY_U32);
-    sg_emit(d, "add.b32", f[0], x.op, sg_const32(d, (uint32_t)x.off), NONE);
+    sg_emit(d, SG_OP_add_b32, f[0], x.op, sg_const32(d, (uint32_t)x.off), NONE);
     f[1] = y.op;
     f[2] = n == NONE ? sg_const32(d, (uint32_t)d->ops[2].imm) : n;
-    i = sg_emit_x(d, "cp.async", f, 0, SG_F_D | SG_F_A | SG_F_B);
+    i = sg_emit_x(d, SG_OP_cp_async, f, 0, SG_F_D | SG_F_A | SG_F_B);
     if (d->err)
         return d->err;
     d->insns[i].imm = y.off;

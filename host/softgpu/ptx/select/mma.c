@@ -34,7 +34,7 @@ static int mma_type(enum sg_type t)
 
 /* Puts the registers of operand i into the fields of an instruction; a single register needs no
    braces. */
-static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
+static uint32_t emit_regs(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
     struct sg_opel one = {d->ops[i].kind, d->ops[i].v, d->ops[i].imm};
@@ -53,7 +53,7 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
 }
 
 /* n registers of operand i, four per instruction: the first instruction is op, the others "ext". */
-static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
+static uint32_t emit_many(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     struct sg_opnd whole = d->ops[i];
     uint32_t first = 0;
@@ -69,7 +69,7 @@ static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t
 
         d->ops[i].nel = 4;
         memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
-        at = emit_regs(d, k ? "ext" : op, i, 4, t, dst);
+        at = emit_regs(d, k ? SG_OP_ext : op, i, 4, t, dst);
         first = k ? first : at;
     }
     d->ops[i] = whole;
@@ -81,11 +81,11 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
 {
     uint32_t i;
 
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
-    i = emit_many(d, "mma.f64.m16", 1, k / 2, SG_TY_F64, false);
-    emit_regs(d, "ext", 2, k / 4, SG_TY_F64, false);
-    emit_regs(d, "ext", 3, 4, SG_TY_F64, false);
-    emit_regs(d, "ext", 0, 4, SG_TY_F64, true);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    i = emit_many(d, SG_OP_mma_f64_m16, 1, k / 2, SG_TY_F64, false);
+    emit_regs(d, SG_OP_ext, 2, k / 4, SG_TY_F64, false);
+    emit_regs(d, SG_OP_ext, 3, 4, SG_TY_F64, false);
+    emit_regs(d, SG_OP_ext, 0, 4, SG_TY_F64, true);
     if (!d->err)
         d->insns[i].aux = k;
     return d->err;
@@ -171,13 +171,13 @@ static int emit_mma_sub(struct sg_dec *d)
     if (f == sizeof(forms) / sizeof(forms[0]))
         return no_such_mma(d);
     aux |= forms[f].aux;
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     n = aux & SG_SUB_TALL ? 4 : 2;
-    i = emit_regs(d, "mma.sub", 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1), SG_TY_B32,
+    i = emit_regs(d, SG_OP_mma_sub, 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1), SG_TY_B32,
                   false);
-    emit_regs(d, "ext", 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
-    emit_regs(d, "ext", 3, n, SG_TY_B32, false);
-    emit_regs(d, "ext", 0, n, SG_TY_B32, true);
+    emit_regs(d, SG_OP_ext, 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
+    emit_regs(d, SG_OP_ext, 3, n, SG_TY_B32, false);
+    emit_regs(d, SG_OP_ext, 0, n, SG_TY_B32, true);
     if (!d->err) {
         d->insns[i].aux = aux;
         d->insns[i].imm = sat;
@@ -223,12 +223,16 @@ static int emit_mma(struct sg_dec *d)
         return no_such_mma(d);
     if (!f->shape)
         return sg_dec_syntax(d, "%s: no such shape of these types", d->oc.full);
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
-    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr, false);
-    emit_regs(d, "ext", 2, f->nb, tr, false);
-    emit_regs(d, "ext", 3, f->nc, tr, false);
-    emit_regs(d, "ext", 0, f->nc, tr, true);
+    i = emit_regs(d,
+                  c == 'i'   ? SG_OP_mma_int
+                  : c == 'd' ? SG_OP_mma_f64
+                             : SG_OP_mma_float,
+                  1, f->na, tr, false);
+    emit_regs(d, SG_OP_ext, 2, f->nb, tr, false);
+    emit_regs(d, SG_OP_ext, 3, f->nc, tr, false);
+    emit_regs(d, SG_OP_ext, 0, f->nc, tr, true);
     if (!d->err) {
         d->insns[i].aux = (uint32_t)(f - sg_mma_forms);
         d->insns[i].imm = sat;
@@ -286,9 +290,9 @@ static int emit_ldst_matrix(struct sg_dec *d)
            faults. */
         from = (uint64_t)o->imm - (generic ? sg_win.shared : 0);
         if (from)
-            sg_emit(d, "add.sat.u32.u64", addr, o->v, sg_const64(d, from), NONE);
+            sg_emit(d, SG_OP_add_sat_u32_u64, addr, o->v, sg_const64(d, from), NONE);
         else
-            sg_emit(d, "narrow.address", addr, o->v, NONE, NONE);
+            sg_emit(d, SG_OP_narrow_address, addr, o->v, NONE, NONE);
         o->imm = 0;
     } else {
         addr = o->v;
@@ -301,11 +305,11 @@ static int emit_ldst_matrix(struct sg_dec *d)
         *r[k] = load ? sg_dst_el(d, &el, SG_TY_B32) : sg_src_el(d, &el, SG_TY_B32);
     }
     f[1] = addr;
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     i = sg_emit_x(d,
-                  halves ? load ? "ldmatrix" : "stmatrix"
-                  : load ? "ldmatrix.b8"
-                         : "stmatrix.b8",
+                  halves ? load ? SG_OP_ldmatrix : SG_OP_stmatrix
+                  : load ? SG_OP_ldmatrix_b8
+                         : SG_OP_stmatrix_b8,
                   f, load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
                   load ? SG_F_A : SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (!d->err) {
@@ -321,8 +325,8 @@ static int emit_movmatrix(struct sg_dec *d)
     sg_mod(d, "aligned");
     if (!sg_mod(d, "m8n8") || !sg_mod(d, "trans") || sg_ty(d, 0) != SG_TY_B16)
         return sg_dec_refuse(d, NULL);
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
-    sg_emit(d, "movmatrix", sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, SG_OP_movmatrix, sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), NONE, NONE);
     return d->err;
 }
 
@@ -334,7 +338,7 @@ static void emit_exts(struct sg_dec *d, uint32_t i, uint32_t n, bool dst)
     struct sg_opnd whole = d->ops[i];
 
     if (n <= 4) {
-        emit_regs(d, "ext", i, n, SG_TY_B32, dst);
+        emit_regs(d, SG_OP_ext, i, n, SG_TY_B32, dst);
         return;
     }
     if (whole.kind != SG_O_VEC || whole.nel != n) {
@@ -344,7 +348,7 @@ static void emit_exts(struct sg_dec *d, uint32_t i, uint32_t n, bool dst)
     for (uint32_t k = 0; k < n; k += 4) {
         d->ops[i].nel = 4;
         memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
-        emit_regs(d, "ext", i, 4, SG_TY_B32, dst);
+        emit_regs(d, SG_OP_ext, i, 4, SG_TY_B32, dst);
     }
     d->ops[i] = whole;
 }
@@ -396,12 +400,12 @@ static int wmma_ldst(struct sg_dec *d, bool load, int shape)
         o->imm = 0;
     } else if (d->vregs[o->v].cls == SG_C_32) {
         f[1] = sg_temp(d, SG_TY_U64);
-        sg_emit(d, "cvt.u64.u32", f[1], o->v, NONE, NONE);
+        sg_emit(d, SG_OP_cvt_u64_u32, f[1], o->v, NONE, NONE);
     } else {
         f[1] = o->v;
     }
     f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, col ? x.rows : x.cols);
-    i = sg_emit_x(d, load ? "wmma.load" : "wmma.store", f, 0, SG_F_A | SG_F_B);
+    i = sg_emit_x(d, load ? SG_OP_wmma_load : SG_OP_wmma_store, f, 0, SG_F_A | SG_F_B);
     emit_exts(d, load ? 0 : 1, x.nregs, load);
     if (!d->err) {
         d->insns[i].imm = (int64_t)o->imm;
@@ -425,7 +429,7 @@ static int wmma_mma(struct sg_dec *d, int shape)
     sg_mod(d, "col");
     if ((n != 2 && n != 4) || ta < 0 || tb < 0 || td < 0 || tc < 0 || d->nops != 4)
         return sg_dec_refuse(d, NULL);
-    i = sg_emit(d, "wmma.mma", NONE, NONE, NONE, NONE);
+    i = sg_emit(d, SG_OP_wmma_mma, NONE, NONE, NONE, NONE);
     emit_exts(d, 1, sg_wmma_of((uint32_t)shape, 'a', (uint8_t)ta).nregs, false);
     emit_exts(d, 2, sg_wmma_of((uint32_t)shape, 'b', (uint8_t)tb).nregs, false);
     emit_exts(d, 3, sg_wmma_of((uint32_t)shape, 'c', (uint8_t)tc).nregs, false);
@@ -450,7 +454,7 @@ static uint32_t wmma_address(struct sg_dec *d, uint32_t i, uint32_t *space)
     if (sp != SG_SP_SHARED)
         return a;
     wide = sg_temp(d, SG_TY_U64);
-    sg_emit(d, "cvt.u64.u32", wide, a, NONE, NONE);
+    sg_emit(d, SG_OP_cvt_u64_u32, wide, a, NONE, NONE);
     return wide;
 }
 
@@ -468,10 +472,10 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
         sg_mod(d, "col");
         if (!sg_mod(d, "mma") || d->nops != 4 || d->oc.ntypes != 4)
             return sg_dec_refuse(d, NULL);
-        i = emit_regs(d, "mma.f64", 1, 1, SG_TY_F64, false);
-        emit_regs(d, "ext", 2, 1, SG_TY_F64, false);
-        emit_regs(d, "ext", 3, 2, SG_TY_F64, false);
-        emit_regs(d, "ext", 0, 2, SG_TY_F64, true);
+        i = emit_regs(d, SG_OP_mma_f64, 1, 1, SG_TY_F64, false);
+        emit_regs(d, SG_OP_ext, 2, 1, SG_TY_F64, false);
+        emit_regs(d, SG_OP_ext, 3, 2, SG_TY_F64, false);
+        emit_regs(d, SG_OP_ext, 0, 2, SG_TY_F64, true);
         return d->err;
     }
     sg_mod(d, "c");
@@ -492,7 +496,7 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
             el = v->el[k];
         f[3 + k] = load ? sg_dst_el(d, &el, SG_TY_F64) : sg_src_el(d, &el, SG_TY_F64);
     }
-    i = sg_emit_x(d, load ? "wmma.load.f64" : "wmma.store.f64", f, load ? SG_F_C | SG_F_E : 0,
+    i = sg_emit_x(d, load ? SG_OP_wmma_load_f64 : SG_OP_wmma_store_f64, f, load ? SG_F_C | SG_F_E : 0,
                   SG_F_A | SG_F_B | (load ? 0 : SG_F_C | SG_F_E));
     if (!d->err)
         d->insns[i].aux = SG_WMMA_AUX(0, which, 0, col, sp);
@@ -532,7 +536,7 @@ static int wmma_sub(struct sg_dec *d, bool load, bool store)
     for (uint32_t k = 0; k < n; k++)
         f[3 + k] = load ? sg_dst_el(d, &el[k], SG_TY_B32) : sg_src_el(d, &el[k], SG_TY_B32);
     have = i;
-    i = sg_emit_x(d, load ? "wmma.load.sub" : "wmma.store.sub", f, load ? SG_F_C | SG_F_E : 0,
+    i = sg_emit_x(d, load ? SG_OP_wmma_load_sub : SG_OP_wmma_store_sub, f, load ? SG_F_C | SG_F_E : 0,
                   SG_F_A | SG_F_B | (load ? 0 : SG_F_C | SG_F_E));
     if (!d->err)
         d->insns[i].aux = SG_WMMA_AUX(0, a ? 'a' : b ? 'b' : 'c', b1, col, have);
@@ -549,7 +553,7 @@ static int emit_wmma(struct sg_dec *d)
     if (!sg_mod(d, "sync") || (f64 ? sg_ty(d, 0) != SG_TY_F64 : !sub && shape < 0))
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "aligned");
-    sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     if (sub)
         return wmma_sub(d, load, store);
     if (f64)

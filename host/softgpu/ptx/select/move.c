@@ -44,13 +44,13 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
             f[3] = sg_dst_el(d, &v->el[2], te);
             f[4] = sg_dst_el(d, &v->el[3], te);
         }
-        sg_emit_x(d, op, f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
+        sg_emit_x(d, sg_op_named(op), f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
         return d->err;
     }
     for (uint32_t i = 0; i < v->nel; i++)
         f[i + 1] = sg_src_el(d, &v->el[i], te);
     f[0] = sg_dst(d, 0, t);
-    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err;
 }
 
@@ -70,12 +70,12 @@ static int emit_pack128(struct sg_dec *d)
             f[1] = sg_src_el(d, &half[k], SG_TY_B64);
             f[0] = sg_dst_el(d, &v->el[2 * k], SG_TY_B32);
             f[2] = sg_dst_el(d, &v->el[2 * k + 1], SG_TY_B32);
-            sg_emit_x(d, "mov.unpack.2x32", f, SG_F_D | SG_F_B, SG_F_A);
+            sg_emit_x(d, SG_OP_mov_unpack_2x32, f, SG_F_D | SG_F_B, SG_F_A);
         } else {
             f[1] = sg_src_el(d, &v->el[2 * k], SG_TY_B32);
             f[2] = sg_src_el(d, &v->el[2 * k + 1], SG_TY_B32);
             f[0] = sg_dst_el(d, &half[k], SG_TY_B64);
-            sg_emit_x(d, "mov.pack.2x32", f, SG_F_D, SG_F_A | SG_F_B);
+            sg_emit_x(d, SG_OP_mov_pack_2x32, f, SG_F_D, SG_F_A | SG_F_B);
         }
     }
     return d->err;
@@ -98,7 +98,7 @@ static int emit_mov128(struct sg_dec *d)
     for (int k = 0; k < 2; k++)
         x[k] = sg_src_el(d, &from[k], SG_TY_B64);
     for (int k = 0; k < 2; k++)
-        sg_emit(d, "mov.b64", sg_dst_el(d, &to[k], SG_TY_B64), x[k], NONE, NONE);
+        sg_emit(d, SG_OP_mov_b64, sg_dst_el(d, &to[k], SG_TY_B64), x[k], NONE, NONE);
     return d->err;
 }
 
@@ -120,13 +120,13 @@ static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
         for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
             if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v) { /* elements change places */
                 x[i] = sg_temp(d, t);
-                sg_emit(d, op, x[i], e->v, NONE, NONE);
+                sg_emit(d, sg_op_named(op), x[i], e->v, NONE, NONE);
                 break;
             }
         }
     }
     for (uint32_t i = 0; i < n; i++)
-        sg_emit(d, op, sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
+        sg_emit(d, sg_op_named(op), sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
     return d->err;
 }
 
@@ -144,5 +144,5 @@ int sg_emit_mov(struct sg_dec *d)
     if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
         return emit_pack(d, t);
     snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
-    return sg_op1(d, op, t, t);
+    return sg_op1(d, sg_op_named(op), t, t);
 }

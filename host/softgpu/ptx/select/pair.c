@@ -26,7 +26,7 @@ int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct s
 
         f[0] = sg_dst_el(d, &el[k], t);
         f[2] = sg_dst_el(d, &el[k + 1], t);
-        sg_emit_x(d, "mov.unpack.2x16", f, SG_F_D | SG_F_B, SG_F_A);
+        sg_emit_x(d, SG_OP_mov_unpack_2x16, f, SG_F_D | SG_F_B, SG_F_A);
     }
     return d->err;
 }
@@ -37,7 +37,7 @@ int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg
     for (uint32_t k = 0; k < vec; k += 2) {
         const uint32_t low = sg_src_el(d, &el[k], t), high = sg_src_el(d, &el[k + 1], t);
 
-        sg_emit(d, "mov.pack.2x16", words[k / 2].v, low, high, SG_OPND_NONE);
+        sg_emit(d, SG_OP_mov_pack_2x16, words[k / 2].v, low, high, SG_OPND_NONE);
     }
     return d->err;
 }

@@ -44,7 +44,7 @@ static inline const char *sg_su(enum sg_type t)
     return sg_type_signed(t) ? s[i] : u[i];
 }
 
-static inline int sg_op1(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta)
+static inline int sg_op1(struct sg_dec *d, enum sg_op op, enum sg_type td, enum sg_type ta)
 {
     uint32_t a = sg_src(d, 1, ta);
 
@@ -52,7 +52,7 @@ static inline int sg_op1(struct sg_dec *d, const char *op, enum sg_type td, enum
     return d->err;
 }
 
-static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta, enum sg_type tb)
+static inline int sg_op2(struct sg_dec *d, enum sg_op op, enum sg_type td, enum sg_type ta, enum sg_type tb)
 {
     uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb);
 
@@ -60,7 +60,7 @@ static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum
     return d->err;
 }
 
-static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta, enum sg_type tb,
+static inline int sg_op3(struct sg_dec *d, enum sg_op op, enum sg_type td, enum sg_type ta, enum sg_type tb,
                          enum sg_type tc)
 {
     uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb), c = sg_src(d, 3, tc);
@@ -110,7 +110,7 @@ int sg_emit_mov(struct sg_dec *d);      /* ptx/select/move.c */
 int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/space.c */
 int sg_emit_isspacep(struct sg_dec *d);
 /* An operation of a barrier object: dst, operand with the address, third operand. */
-int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
+int sg_mbar_op(struct sg_dec *d, enum sg_op op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
 /* Stores vec elements of operand `from` at the shared address of operand `to`. */
 int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);
 /* ptx/select/bulk.c: parts of the families cp, st and barrier. */

@@ -38,9 +38,9 @@ int sg_emit_cvta(struct sg_dec *d)
     a = sg_src(d, 1, t);
     dst = sg_dst(d, 0, t);
     if (!win)
-        sg_emit(d, "mov.b64", dst, a, NONE, NONE);
+        sg_emit(d, SG_OP_mov_b64, dst, a, NONE, NONE);
     else
-        sg_emit(d, to ? "sub.b64" : "add.b64", dst, a, sg_const64(d, win), NONE);
+        sg_emit(d, to ? SG_OP_sub_b64 : SG_OP_add_b64, dst, a, sg_const64(d, win), NONE);
     return d->err;
 }
 
@@ -56,13 +56,13 @@ int sg_emit_isspacep(struct sg_dec *d)
     if (o->kind == SG_O_REG && d->vregs[o->v].cls == SG_C_32 &&
         sg_type_size((enum sg_type)d->vregs[o->v].type) == 4) {
         a = sg_temp(d, SG_TY_U64); /* 32 bits, as ptxas */
-        sg_emit(d, "cvt.u64.u32", a, o->v, NONE, NONE);
+        sg_emit(d, SG_OP_cvt_u64_u32, a, o->v, NONE, NONE);
     } else {
         a = sg_src(d, 1, SG_TY_U64);
     }
     d->code->asks_const |= sp == SG_SP_CONST || sp == SG_SP_GLOBAL;
     dst = sg_dst(d, 0, SG_TY_PRED);
-    i = sg_emit(d, sp == SG_SP_SHARED ? "isspacep.cluster" : "isspacep", dst, a, NONE, NONE);
+    i = sg_emit(d, sp == SG_SP_SHARED ? SG_OP_isspacep_cluster : SG_OP_isspacep, dst, a, NONE, NONE);
     if (!d->err)
         d->insns[i].imm = sp == SG_SP_SHARED ? cluster : (int64_t)sp;
     return d->err;

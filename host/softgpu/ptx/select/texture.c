@@ -28,7 +28,7 @@ static int handle_of(struct sg_dec *d, uint32_t i, uint32_t *code)
 
 static void put_arg(struct sg_dec *d, uint32_t slot, uint32_t code)
 {
-    uint32_t i = sg_emit(d, "tex.arg", NONE, code, NONE, NONE);
+    uint32_t i = sg_emit(d, SG_OP_tex_arg, NONE, code, NONE, NONE);
 
     if (!d->err)
         d->insns[i].imm = slot;
@@ -118,7 +118,7 @@ static int take_results(struct sg_dec *d, uint32_t n, enum sg_type t)
     for (uint32_t k = 0; k < n && !d->err; k++) {
         if (el[k].kind == SG_O_SINK)
             continue;
-        i = sg_emit(d, wide ? "tex.res64" : "tex.res32", sg_dst_el(d, &el[k], t), NONE, NONE, NONE);
+        i = sg_emit(d, wide ? SG_OP_tex_res64 : SG_OP_tex_res32, sg_dst_el(d, &el[k], t), NONE, NONE, NONE);
         if (!d->err)
             d->insns[i].imm = k;
     }
@@ -129,7 +129,7 @@ static int take_results(struct sg_dec *d, uint32_t n, enum sg_type t)
 static void set_resident(struct sg_dec *d)
 {
     if (d->ops[0].has_pq)
-        sg_emit(d, "mov.pred", d->ops[0].pq, sg_const32(d, SG_FULL), NONE, NONE);
+        sg_emit(d, SG_OP_mov_pred, d->ops[0].pq, sg_const32(d, SG_FULL), NONE, NONE);
 }
 
 static uint32_t sampler_of(struct sg_dec *d, uint32_t i, uint32_t handle)
@@ -170,7 +170,7 @@ static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g, boo
     return d->err;
 }
 
-static int finish_fetch(struct sg_dec *d, const char *op, uint32_t handle, uint32_t aux)
+static int finish_fetch(struct sg_dec *d, enum sg_op op, uint32_t handle, uint32_t aux)
 {
     enum sg_type t = sg_ty(d, 0);
     bool pair = t == SG_TY_F16X2;
@@ -222,7 +222,7 @@ static int emit_tex(struct sg_dec *d)
     }
     if (put_offset(d, next, g, ct == SG_TY_F32 && (g->dims != 3 || g->cube)))
         return d->err;
-    return finish_fetch(d, "tex.fetch", handle, aux);
+    return finish_fetch(d, SG_OP_tex_fetch, handle, aux);
 }
 
 /* tld4.comp.geom.v4.dtype.f32 d{|p}, [a, {b,} c] {, e} */
@@ -245,7 +245,7 @@ static int emit_tld4(struct sg_dec *d)
     put_arg(d, SG_TA_LOD, sg_const32(d, 0));
     if (put_offset(d, 2, g, true))
         return d->err;
-    return finish_fetch(d, "tex.gather", handle, geometry_aux(g) | comp << 8);
+    return finish_fetch(d, SG_OP_tex_gather, handle, geometry_aux(g) | comp << 8);
 }
 
 /* ---- queries ---- */
@@ -287,7 +287,7 @@ static int emit_query(struct sg_dec *d)
     if (handle_of(d, 1, &handle))
         return d->err;
     lod = level ? sg_src(d, 2, SG_TY_B32) : sg_const32(d, 0);
-    i = sg_emit(d, "tex.query", sg_dst(d, 0, SG_TY_B32), handle, lod, NONE);
+    i = sg_emit(d, SG_OP_tex_query, sg_dst(d, 0, SG_TY_B32), handle, lod, NONE);
     if (!d->err) {
         d->insns[i].imm = q;
         d->insns[i].aux = surf;
@@ -306,7 +306,7 @@ static int emit_istypep(struct sg_dec *d)
     if (kind == 3)
         return sg_dec_syntax(d, "istypep: .texref, .samplerref or .surfref expected");
     handle = sg_src(d, 1, SG_TY_B64);
-    i = sg_emit(d, "tex.is", sg_dst(d, 0, SG_TY_PRED), handle, NONE, NONE);
+    i = sg_emit(d, SG_OP_tex_is, sg_dst(d, 0, SG_TY_PRED), handle, NONE, NONE);
     if (!d->err)
         d->insns[i].imm = kind;
     return d->err;
@@ -343,7 +343,7 @@ static int put_values(struct sg_dec *d, uint32_t i, uint32_t n, enum sg_type t)
     if (vector_elements(&d->ops[i], el) != n)
         return sg_dec_syntax(d, "%s: %u values expected", d->oc.full, n);
     for (uint32_t k = 0; k < n && !d->err; k++) {
-        uint32_t at = sg_emit(d, sg_class_of(t) == SG_C_64 ? "tex.val64" : "tex.val32", NONE,
+        uint32_t at = sg_emit(d, sg_class_of(t) == SG_C_64 ? SG_OP_tex_val64 : SG_OP_tex_val32, NONE,
                               sg_src_el(d, &el[k], t), NONE, NONE);
 
         if (!d->err)
@@ -365,7 +365,7 @@ static int emit_suld(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     if (surface_aux(d, g, vec, t, &aux) || handle_of(d, 1, &handle) || put_coords(d, 1, g, SG_TY_S32))
         return d->err;
-    i = sg_emit(d, "surf.load", NONE, handle, NONE, NONE);
+    i = sg_emit(d, SG_OP_surf_load, NONE, handle, NONE, NONE);
     if (d->err)
         return d->err;
     d->insns[i].aux = aux;
@@ -391,7 +391,7 @@ static int emit_sust(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     if (put_values(d, 1, vec, t))
         return d->err;
-    i = sg_emit(d, formatted ? "surf.store.p" : "surf.store", NONE, handle, NONE, NONE);
+    i = sg_emit(d, formatted ? SG_OP_surf_store_p : SG_OP_surf_store, NONE, handle, NONE, NONE);
     if (!d->err)
         d->insns[i].aux = aux | (formatted ? SG_TX_FORMATTED : 0);
     return d->err;
@@ -418,7 +418,7 @@ static int emit_sured(struct sg_dec *d)
     if (surface_aux(d, g, 1, t, &aux) || handle_of(d, 0, &handle) || put_coords(d, 0, g, SG_TY_S32) ||
         put_values(d, 1, 1, t))
         return d->err;
-    i = sg_emit(d, "surf.red", NONE, handle, NONE, NONE);
+    i = sg_emit(d, SG_OP_surf_red, NONE, handle, NONE, NONE);
     if (!d->err)
         d->insns[i].aux =
             aux | op << 18 | (formatted ? SG_TX_FORMATTED : 0) | (sg_type_signed(t) ? SG_TX_SIGNED : 0);

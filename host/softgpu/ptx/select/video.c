@@ -30,7 +30,8 @@ static uint32_t part_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     if (bits == 32)
         return v;
     r = sg_temp(d, SG_TY_B32);
-    sg_emit(d, sg_type_signed(t) ? "bfe.s32" : "bfe.u32", r, v, sg_const32(d, at), sg_const32(d, bits));
+    sg_emit(d, sg_type_signed(t) ? SG_OP_bfe_s32 : SG_OP_bfe_u32, r, v, sg_const32(d, at),
+            sg_const32(d, bits));
     return r;
 }
 
@@ -54,7 +55,7 @@ static uint32_t lanes_src(struct sg_dec *d, uint32_t i)
             control |= (from * size + byte) << 4 * (k * size + byte);
     }
     r = sg_temp(d, SG_TY_B32);
-    sg_emit(d, "prmt.b32", r, sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32), sg_const32(d, control));
+    sg_emit(d, SG_OP_prmt_b32, r, sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32), sg_const32(d, control));
     return r;
 }
 
@@ -90,7 +91,7 @@ static int emit_simd(struct sg_dec *d)
     c = sg_src(d, 3, SG_TY_B32);
     mask = lanes_written(d);
     r = add || mask == UINT32_MAX ? sg_dst(d, 0, SG_TY_B32) : sg_temp(d, SG_TY_B32);
-    i = sg_emit(d, d->oc.base, r, a, b, c);
+    i = sg_emit(d, sg_op_named(d->oc.base), r, a, b, c);
     if (d->err)
         return d->err;
     d->insns[i].imm =
@@ -101,9 +102,9 @@ static int emit_simd(struct sg_dec *d)
     if (!add && mask != UINT32_MAX) {
         uint32_t kept = sg_temp(d, SG_TY_B32);
 
-        sg_emit(d, "and.b32", r, r, sg_const32(d, mask), NONE);
-        sg_emit(d, "and.b32", kept, c, sg_const32(d, ~mask), NONE);
-        sg_emit(d, "or.b32", sg_dst(d, 0, SG_TY_B32), r, kept, NONE);
+        sg_emit(d, SG_OP_and_b32, r, r, sg_const32(d, mask), NONE);
+        sg_emit(d, SG_OP_and_b32, kept, c, sg_const32(d, ~mask), NONE);
+        sg_emit(d, SG_OP_or_b32, sg_dst(d, 0, SG_TY_B32), r, kept, NONE);
     }
     return d->err;
 }
@@ -118,11 +119,11 @@ static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
     if (then) {
         if (bits != 32)
             return sg_dec_syntax(d, "%s: a part of the result is not combined further", d->oc.full);
-        sg_emit(d, then, sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
+        sg_emit(d, sg_op_named(then), sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
         return d->err;
     }
     if (bits == 32) {
-        sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
+        sg_emit(d, SG_OP_mov_b32, sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
         return d->err;
     }
     f[0] = sg_dst(d, 0, SG_TY_B32);
@@ -130,7 +131,7 @@ static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
     f[2] = sg_src(d, 3, SG_TY_B32);
     f[3] = sg_const32(d, at);
     f[4] = sg_const32(d, bits);
-    sg_emit_x(d, "bfi.b32", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, SG_OP_bfi_b32, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err;
 }
 
@@ -153,7 +154,7 @@ static uint32_t wide_src(struct sg_dec *d, uint32_t i, enum sg_type t)
 {
     uint32_t r = sg_temp(d, SG_TY_B64);
 
-    sg_emit(d, sg_type_signed(t) ? "cvt.u64.s32" : "cvt.u64.u32", r, part_src(d, i, t), NONE, NONE);
+    sg_emit(d, sg_type_signed(t) ? SG_OP_cvt_u64_s32 : SG_OP_cvt_u64_u32, r, part_src(d, i, t), NONE, NONE);
     return r;
 }
 
@@ -167,8 +168,8 @@ static void saturate_video(struct sg_dec *d, uint32_t r, enum sg_type t)
         return; /* reported by finish_video() */
     most = sg_type_signed(t) ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
     least = sg_type_signed(t) ? -most - 1 : 0;
-    sg_emit(d, "min.s64", r, r, sg_const64(d, (uint64_t)most), NONE);
-    sg_emit(d, "max.s64", r, r, sg_const64(d, (uint64_t)least), NONE);
+    sg_emit(d, SG_OP_min_s64, r, r, sg_const64(d, (uint64_t)most), NONE);
+    sg_emit(d, SG_OP_max_s64, r, r, sg_const64(d, (uint64_t)least), NONE);
 }
 
 /* The low word of r, which is saturated if sat, into the result. */
@@ -178,7 +179,7 @@ static int finish_wide(struct sg_dec *d, const char *then, uint32_t r, bool sat)
 
     if (sat)
         saturate_video(d, r, sg_ty(d, 0));
-    sg_emit(d, "cvt.u32.u64", low, r, NONE, NONE);
+    sg_emit(d, SG_OP_cvt_u32_u64, low, r, NONE, NONE);
     return finish_video(d, then, low);
 }
 
@@ -193,12 +194,12 @@ static int emit_vshift(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     a = wide_src(d, 1, sg_ty(d, 1));
     b = sg_temp(d, SG_TY_B32);
-    sg_emit(d, wrap ? "and.b32" : "min.u32", b, part_src(d, 2, SG_TY_U32), sg_const32(d, wrap ? 31 : 32),
-            NONE);
+    sg_emit(d, wrap ? SG_OP_and_b32 : SG_OP_min_u32, b, part_src(d, 2, SG_TY_U32),
+            sg_const32(d, wrap ? 31 : 32), NONE);
     r = sg_temp(d, SG_TY_B64);
-    sg_emit(d, left ? "shl.b64" : "shr.s64", r, a, b, NONE);
+    sg_emit(d, left ? SG_OP_shl_b64 : SG_OP_shr_s64, r, a, b, NONE);
     if (left && sat && !sg_type_signed(sg_ty(d, 1))) /* 64 bits without a sign */
-        sg_emit(d, "min.u64", r, r, sg_const64(d, INT64_MAX), NONE);
+        sg_emit(d, SG_OP_min_u64, r, r, sg_const64(d, INT64_MAX), NONE);
     return finish_wide(d, then, r, sat);
 }
 
@@ -218,12 +219,12 @@ static int emit_vscalar(struct sg_dec *d)
     r = sg_temp(d, SG_TY_B64);
     if (!strcmp(base, "absdiff")) {
         low = sg_temp(d, SG_TY_B64);
-        sg_emit(d, "min.s64", low, a, b, NONE);
-        sg_emit(d, "max.s64", r, a, b, NONE);
-        sg_emit(d, "sub.b64", r, r, low, NONE);
+        sg_emit(d, SG_OP_min_s64, low, a, b, NONE);
+        sg_emit(d, SG_OP_max_s64, r, a, b, NONE);
+        sg_emit(d, SG_OP_sub_b64, r, r, low, NONE);
     } else {
         snprintf(op, sizeof(op), "%s.%s", base, base[0] == 'm' ? "s64" : "b64");
-        sg_emit(d, op, r, a, b, NONE);
+        sg_emit(d, sg_op_named(op), r, a, b, NONE);
     }
     return finish_wide(d, then, r, sat);
 }
@@ -244,7 +245,7 @@ static int emit_vmad(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: a part of a factor only", d->oc.full);
     for (uint32_t k = 0; k < 3; k++)
         src[k] = part_src(d, k + 1, k < 2 ? sg_ty(d, k + 1) : SG_TY_B32);
-    i = sg_emit(d, "vmad", sg_dst(d, 0, SG_TY_B32), src[0], src[1], src[2]);
+    i = sg_emit(d, SG_OP_vmad, sg_dst(d, 0, SG_TY_B32), src[0], src[1], src[2]);
     if (!d->err)
         d->insns[i].imm = (sa ? SG_VMAD_SA : 0) | (sb ? SG_VMAD_SB : 0) |
                           (sa || sb || ab || c ? SG_VMAD_SD : 0) | (po ? SG_VMAD_PO : 0) |
@@ -269,11 +270,11 @@ static uint32_t video_compare(struct sg_dec *d, uint32_t a, uint32_t b)
     }
     for (uint32_t i = 0; i < 2; i++) {
         wide[i] = sg_temp(d, SG_TY_B64);
-        sg_emit(d, sg_type_signed(sg_ty(d, i)) ? "cvt.u64.s32" : "cvt.u64.u32", wide[i], i ? b : a, NONE,
-                NONE);
+        sg_emit(d, sg_type_signed(sg_ty(d, i)) ? SG_OP_cvt_u64_s32 : SG_OP_cvt_u64_u32, wide[i], i ? b : a,
+                NONE, NONE);
     }
-    sg_emit(d, op, p, wide[0], wide[1], NONE);
-    sg_emit(d, "selp.b32", r, sg_const32(d, 1), sg_const32(d, 0), p);
+    sg_emit(d, sg_op_named(op), p, wide[0], wide[1], NONE);
+    sg_emit(d, SG_OP_selp_b32, r, sg_const32(d, 1), sg_const32(d, 0), p);
     return r;
 }
 
@@ -296,7 +297,7 @@ static int emit_vset_simd(struct sg_dec *d)
     const bool add = sg_mod(d, "add");
     uint32_t r = sg_temp(d, SG_TY_B32), kept = sg_temp(d, SG_TY_B32);
 
-    sg_emit(d, add ? "mov.b32" : "and.b32", r, c, add ? NONE : sg_const32(d, ~mask), NONE);
+    sg_emit(d, add ? SG_OP_mov_b32 : SG_OP_and_b32, r, c, add ? NONE : sg_const32(d, ~mask), NONE);
     for (uint32_t at = 0; at < 32 && !d->err; at += bits) {
         uint32_t lane[2], one;
 
@@ -304,18 +305,18 @@ static int emit_vset_simd(struct sg_dec *d)
             continue;
         for (uint32_t i = 0; i < 2; i++) {
             lane[i] = sg_temp(d, SG_TY_B32);
-            sg_emit(d, sg_type_signed(sg_ty(d, i)) ? "bfe.s32" : "bfe.u32", lane[i], i ? b : a,
+            sg_emit(d, sg_type_signed(sg_ty(d, i)) ? SG_OP_bfe_s32 : SG_OP_bfe_u32, lane[i], i ? b : a,
                     sg_const32(d, at), size);
         }
         one = video_compare(d, lane[0], lane[1]);
         if (add) {
-            sg_emit(d, "add.b32", r, r, one, NONE);
+            sg_emit(d, SG_OP_add_b32, r, r, one, NONE);
         } else {
-            sg_emit(d, "shl.b32", kept, one, sg_const32(d, at), NONE);
-            sg_emit(d, "or.b32", r, r, kept, NONE);
+            sg_emit(d, SG_OP_shl_b32, kept, one, sg_const32(d, at), NONE);
+            sg_emit(d, SG_OP_or_b32, r, r, kept, NONE);
         }
     }
-    sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
+    sg_emit(d, SG_OP_mov_b32, sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
     return d->err;
 }
 

@@ -7,7 +7,7 @@ static uint32_t emit_sync(struct sg_dec *d, uint32_t i)
 {
     uint32_t m = sg_src(d, i, SG_TY_B32);
 
-    sg_emit(d, "wsync", NONE, m, NONE, NONE);
+    sg_emit(d, SG_OP_wsync, NONE, m, NONE, NONE);
     return m;
 }
 
@@ -36,7 +36,7 @@ static int emit_shfl(struct sg_dec *d)
     f[3] = sg_src(d, 3, SG_TY_B32);
     f[0] = sg_dst(d, 0, SG_TY_B32);
     f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
-    sg_emit_x(d, op, f, SG_F_D | SG_F_E, SG_F_A | SG_F_B | SG_F_C);
+    sg_emit_x(d, sg_op_named(op), f, SG_F_D | SG_F_E, SG_F_A | SG_F_B | SG_F_C);
     return d->err;
 }
 
@@ -61,7 +61,7 @@ static int emit_vote(struct sg_dec *d)
     }
     snprintf(op, sizeof(op), "vote.%s", mode);
     a = sg_src(d, 1, SG_TY_PRED);
-    sg_emit(d, op, sg_dst(d, 0, mode[0] == 'b' ? SG_TY_B32 : SG_TY_PRED), a, m, NONE);
+    sg_emit(d, sg_op_named(op), sg_dst(d, 0, mode[0] == 'b' ? SG_TY_B32 : SG_TY_PRED), a, m, NONE);
     return d->err;
 }
 
@@ -82,7 +82,7 @@ static int emit_match(struct sg_dec *d)
         f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
     else if (d->ops[0].has_pq)
         return sg_dec_syntax(d, "%s: match.any has no predicate", d->oc.full);
-    sg_emit_x(d, op, f, SG_F_D | (all ? SG_F_E : 0), SG_F_A | SG_F_B);
+    sg_emit_x(d, sg_op_named(op), f, SG_F_D | (all ? SG_F_E : 0), SG_F_A | SG_F_B);
     return d->err;
 }
 
@@ -105,17 +105,17 @@ static int emit_redux(struct sg_dec *d)
         if (sg_mod(d, "abs")) {
             uint32_t x = sg_temp(d, t);
 
-            sg_emit(d, "abs.f32", x, a, NONE, NONE);
+            sg_emit(d, SG_OP_abs_f32, x, a, NONE, NONE);
             a = x;
         }
     }
-    sg_emit(d, op, sg_dst(d, 0, t), a, m, NONE);
+    sg_emit(d, sg_op_named(op), sg_dst(d, 0, t), a, m, NONE);
     return d->err;
 }
 
 static int emit_activemask(struct sg_dec *d)
 {
-    sg_emit(d, "activemask", sg_dst(d, 0, SG_TY_B32), NONE, NONE, NONE);
+    sg_emit(d, SG_OP_activemask, sg_dst(d, 0, SG_TY_B32), NONE, NONE, NONE);
     return d->err;
 }
 
@@ -129,7 +129,7 @@ static int emit_elect(struct sg_dec *d)
     f[1] = emit_sync(d, 1);
     f[0] = sg_dst(d, 0, SG_TY_B32);
     f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
-    sg_emit_x(d, "elect", f, SG_F_D | SG_F_E, SG_F_A);
+    sg_emit_x(d, SG_OP_elect, f, SG_F_D | SG_F_E, SG_F_A);
     return d->err;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations by name and by handler, for the best instruction set that the processor
-   supports. */
+/* The operations by number, by name and by handler, for the best instruction set that the
+   processor supports. */
 #include "exec/core.h"
 
 #include <stdlib.h>
@@ -21,6 +21,7 @@ extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_
     sg_ops_mma2[], sg_ops_tex[], sg_ops_surf[];
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
+static const struct sg_opdef *ops_rows[SG_OP_COUNT];
 static const struct sg_opdef *ops_hash[OPS_HASH], *fn_hash[OPS_HASH]; /* by name, by handler */
 static pthread_once_t ops_once = PTHREAD_ONCE_INIT;
 static const char *ops_isa;
@@ -44,6 +45,7 @@ static void add_table(const struct sg_opdef *t)
     for (; t->name; t++) {
         uint32_t i = op_hash(t->name) & (OPS_HASH - 1), k = hash_of_fn(t->fn);
 
+        ops_rows[t->op] = t;
         while (fn_hash[k] && fn_hash[k]->fn != t->fn)
             k = (k + 1) & (OPS_HASH - 1);
         fn_hash[k] = t;
@@ -115,22 +117,33 @@ static void ops_make(void)
     add_table(sg_ops_surf);
 }
 
-const struct sg_opdef *sg_op_def(const char *name)
+const struct sg_opdef *sg_op_row(enum sg_op op)
 {
-    uint32_t i;
-
     pthread_once(&ops_once, ops_make);
-    for (i = op_hash(name) & (OPS_HASH - 1); ops_hash[i]; i = (i + 1) & (OPS_HASH - 1))
-        if (!strcmp(ops_hash[i]->name, name))
-            return ops_hash[i];
-    return NULL;
+    return op < SG_OP_COUNT ? ops_rows[op] : NULL;
 }
 
-sg_fn sg_op_find(const char *name)
+sg_fn sg_op_fn(enum sg_op op)
 {
-    const struct sg_opdef *def = sg_op_def(name);
+    const struct sg_opdef *def = sg_op_row(op);
 
     return def ? def->fn : NULL;
+}
+
+enum sg_op sg_op_of(sg_fn fn)
+{
+    const struct sg_opdef *def = sg_op_def_of(fn);
+
+    return def ? (enum sg_op)def->op : SG_OP_NONE;
+}
+
+enum sg_op sg_op_named(const char *name)
+{
+    pthread_once(&ops_once, ops_make);
+    for (uint32_t i = op_hash(name) & (OPS_HASH - 1); ops_hash[i]; i = (i + 1) & (OPS_HASH - 1))
+        if (!strcmp(ops_hash[i]->name, name))
+            return (enum sg_op)ops_hash[i]->op;
+    return SG_OP_NONE;
 }
 
 const struct sg_opdef *sg_op_def_of(sg_fn fn)
@@ -152,9 +165,9 @@ const char *sg_op_name(sg_fn fn)
 void sg_op_each(void (*fn)(const struct sg_opdef *def))
 {
     pthread_once(&ops_once, ops_make);
-    for (uint32_t i = 0; i < OPS_HASH; i++)
-        if (ops_hash[i])
-            fn(ops_hash[i]);
+    for (uint32_t i = SG_OP_NONE + 1; i < SG_OP_COUNT; i++)
+        if (ops_rows[i])
+            fn(ops_rows[i]);
 }
 
 const char *sg_op_isa(void)
