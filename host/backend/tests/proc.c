@@ -176,7 +176,7 @@ const char *broker_books(pid_t broker)
 int broker_stop(struct broker *b)
 {
     const char *books = b->pid > 0 ? broker_books(b->pid) : NULL;
-    int status = -1;
+    int status = b->pid > 0 ? -1 : 0;
 
     if (b->pid > 0) {
         kill(b->pid, SIGTERM);
@@ -188,6 +188,21 @@ int broker_stop(struct broker *b)
     if (books)
         fail_msg("the broker's accounts: %s", books);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int broker_end(struct broker *b, int ms)
+{
+    int status = -1;
+
+    kill(b->pid, SIGTERM);
+    for (int i = 0; i < ms; i += 10) {
+        if (waitpid(b->pid, &status, WNOHANG) == b->pid) {
+            b->pid = 0;
+            return access(b->sock, F_OK) && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        }
+        usleep(10000);
+    }
+    return -1;
 }
 
 /* Children of the broker, with their name and state; a worker's mapper is one of them. */

@@ -37,6 +37,9 @@ const char *broker_books(pid_t broker);
  * Ends it with SIGTERM; returns its exit status. Fails the test if its accounts are wrong before.
  */
 int broker_stop(struct broker *b);
+/* The same for a broker that is to end within a time although something holds it up: its accounts are
+ * not looked at. -1: it has not; it is left to broker_stop(). */
+int broker_end(struct broker *b, int ms);
 /* Worker processes of a broker; returns their number, the first n in out. */
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
 /* The same for their mappers. */

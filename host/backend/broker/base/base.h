@@ -331,9 +331,12 @@ int brk_lines_key_of_peer(int fd);
 
 /* ---- thread.c ---- */
 
-/* Starts a detached thread with a small stack (64 KiB) and all signals blocked, for a system call
- * that may hold up the loop. False: no thread. */
+/* Runs fn() beside the loop, for a system call that may hold it up: in a child process that shares the
+ * address space and the descriptors, with a small stack (64 KiB) and all signals blocked. False: no
+ * thread. */
 bool brk_thread_start(void *(*fn)(void *), void *arg);
+/* To be called last: ends the broker by _exit(2) if some of these calls do not return. */
+void brk_thread_leave(int status);
 
 /* ---- foreign.c ---- */
 

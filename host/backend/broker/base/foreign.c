@@ -11,8 +11,8 @@
  * the lock of a TCP socket while its source pages fault (userfaultfd, FUSE), and setsockopt(2) waits
  * for that lock. fcntl(2) with F_GET_SEALS and fstat(2) of an in-memory file take none.
  *
- * A thread in such a call can outlast SIGKILL, and keeps the process from ending. Sockets that any
- * user may connect to and that take no descriptors refuse them, where the kernel can.
+ * Such a call can outlast SIGKILL; what makes it is not the broker's process (thread.c). Sockets that
+ * any user may connect to and that take no descriptors refuse them, where the kernel can.
  *
  * Closing an in-memory file does not block, but the last close frees its pages, a third of a second
  * for each GiB. Files with more than a few pages go to a thread that closes nothing else, so that

@@ -147,5 +147,6 @@ int main(int argc, char **argv)
     brk_cgroup_stop();
     brk_shm_stop();
     brk_cache_stop();
+    brk_thread_leave(r);
     return r;
 }

@@ -27,6 +27,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "vgb_deadline.h"
 #include "vgb_fd.h"
 #include "vgp_sock.h"
 
@@ -220,6 +221,30 @@ static void test_locked(void **state)
     close(peer);
 }
 
+/* The broker ends although the close of a descriptor does not return. */
+static void test_end(void **state)
+{
+    struct broker b;
+    int peer, sock;
+
+    (void)state;
+    sender.sock = tcp_connected(&peer);
+    if (!sender_start()) {
+        print_message("not run: foreign: userfaultfd takes root\n");
+        skip();
+    }
+    assert_int_equal(broker_start(&b, NULL), 0);
+    sock = connected(b.sock, 0);
+    assert_int_equal(vgb_send_fds(sock, "x", 1, &sender.sock, 1, 0), 1);
+    assert_serves(&b);
+    assert_int_equal(broker_end(&b, VGB_EXIT_MS), 0);
+    close(sock);
+    sender_end();
+    assert_int_equal(broker_stop(&b), 0);
+    close(sender.sock);
+    close(peer);
+}
+
 /* Whoever may ask for the status sends no descriptor, where the kernel can refuse it. */
 static void test_status_takes_none(void **state)
 {
@@ -328,9 +353,13 @@ static void test_idle_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_close_that_waits),  cmocka_unit_test(test_locked),
-        cmocka_unit_test(test_status_takes_none), cmocka_unit_test(test_control),
-        cmocka_unit_test(test_refused_peer),      cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_close_that_waits),
+        cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_status_takes_none),
+        cmocka_unit_test(test_control),
+        cmocka_unit_test(test_refused_peer),
+        cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_end),
     };
 
     return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);

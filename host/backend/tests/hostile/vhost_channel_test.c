@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "vgb_deadline.h"
 #include "vgb_fd.h"
 #include "vm.h"
 
@@ -63,7 +64,6 @@ static bool reader_start(int sock)
     return true;
 }
 
-/* The broker does not end while a thread of it waits for a lock. */
 static void readers_end(void)
 {
     while (nreaders) {
@@ -203,9 +203,28 @@ static void test_locked(void **state)
     alarm(0);
 }
 
+/* The broker ends although a read of the channel does not return. */
+static void test_end(void **state)
+{
+    struct vm *v = *state;
+    int own;
+
+    negotiate(v);
+    if (!give_locked(v, &own)) {
+        print_message("not run: vhost-channel: userfaultfd takes root\n");
+        skip();
+    }
+    vm_start_queues(v);
+    usleep(200000);
+    assert_int_equal(vm_ask(v, BRK_VU_GET_QUEUE_NUM), 2 + CLIENTS);
+    assert_int_equal(broker_end(&v->b, VGB_EXIT_MS), 0);
+    close(own);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_locked, setup, teardown)};
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {T(test_locked), T(test_end)};
 
     return cmocka_run_group_tests_name("vhost-channel", tests, NULL, NULL);
 }

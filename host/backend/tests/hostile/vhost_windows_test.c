@@ -85,7 +85,6 @@ static void unlock_windows(void)
     writer.locked = false;
 }
 
-/* The broker does not end while a thread of it waits for the lock. */
 static int teardown(void **state)
 {
     if (writer.locked)
@@ -303,11 +302,26 @@ static void test_reset(void **state)
     is_served(v, WINDOW);
 }
 
+/* The broker ends although clearings do not return. */
+static void test_end(void **state)
+{
+    struct vm *v = *state;
+
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        assert_int_equal(vm_create(v, i), VGPU_S_OK);
+    if (!lock_windows(v))
+        skip();
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        assert_int_equal(vm_destroy(v, i), VGPU_S_OK);
+    create_waits(v);
+    assert_int_equal(broker_end(&v->b, VGB_EXIT_MS), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, vm_setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_create), T(test_destroy), T(test_ends_before_it_is_served),
-                                       T(test_other_size), T(test_reset)};
+    const struct CMUnitTest tests[] = {T(test_create),     T(test_destroy), T(test_ends_before_it_is_served),
+                                       T(test_other_size), T(test_reset),   T(test_end)};
 
     return cmocka_run_group_tests_name("vhost-windows", tests, NULL, NULL);
 }
