@@ -14,7 +14,8 @@
 /* Maximum interval between the broker's checks while a deadline is pending. */
 #define VGB_TICK_MS 250
 
-/* Time for a client of a VM to get a serving worker; after it the request is refused. */
+/* Time for a client of a VM to get a serving worker; after it the request is refused. The clearing of
+ * its window may take VGB_LONG_MS before where the guest's driver sends PING. */
 #define VGB_CREATE_MS 7000
 
 /* Time for the front end to map the windows; after it the device has none. */
@@ -53,6 +54,8 @@
 #define VGB_EXIT_MS 2000
 
 _Static_assert(VGB_CREATE_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "CREATE in time");
+_Static_assert(VGB_LONG_MS + VGB_CREATE_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < 12 * VGB_GUEST_MS,
+               "CREATE in time after a long clearing");
 _Static_assert(VGB_SHMEM_MS < VGB_GUEST_MS, "requests that wait for the windows are refused in time");
 _Static_assert(VGB_ANSWER_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "PIN, UNPIN in time");
 _Static_assert(VGB_LONG_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < 12 * VGB_GUEST_MS, "long calls in time");

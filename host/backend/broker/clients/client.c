@@ -132,6 +132,20 @@ static void client_wait(struct brk_client *c)
         send_start(c);
 }
 
+/* Maximum wait for the first clearing of a window, ms. Those of one file take turns, and those of a VM
+ * whose programs have all ended can take longer than a worker. */
+static unsigned clearing_ms(const struct brk_client *c)
+{
+    return c->impatient || brk_opt.long_call_ms < c->create_ms ? c->create_ms : brk_opt.long_call_ms;
+}
+
+/* A patient driver waits for the worker as long as if the window had been zero. */
+static void client_first_wait(struct brk_client *c)
+{
+    c->patience_ns = (c->impatient ? c->begun_ns : vgb_now_ns()) + VGB_MS_TO_NS(c->create_ms);
+    client_wait(c);
+}
+
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status)
 {
     *status = VGPU_S_QUOTA;
@@ -176,14 +190,15 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
         if (c->wake.fd < 0 || brk_loop_add(&c->wake, EPOLLIN | EPOLLET))
             goto fail;
     }
-    c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
+    c->create_ms = s->create_ms;
+    c->patience_ns = c->begun_ns + VGB_MS_TO_NS(clearing_ms(c));
     c->state = BRK_C_CLEARING;
     if (c->slice && !brk_window_clear(c, client_cleared))
         goto fail;
     *status = VGPU_S_OK;
     brk_totals.clients++;
     if (!c->clearing)
-        client_wait(c);
+        client_first_wait(c);
     return c;
 fail:
     retire_client(c);
@@ -218,8 +233,10 @@ static void client_cleared(struct brk_client *c, bool ok)
     c->clean = ok;
     if (c->state == BRK_C_ENDING) {
         client_end_now(c);
-    } else if (ok) {
+    } else if (ok && c->tries) {
         client_wait(c);
+    } else if (ok) {
+        client_first_wait(c);
     } else {
         retire_client(c);
         c->ops->created(c, VGPU_S_NO_MEMORY);

@@ -95,9 +95,11 @@ struct brk_client {
     bool impatient;
     /* the worker was killed and has not exited, or the window's file keeps its clearing waiting */
     bool stuck;
-    unsigned tries;       /* workers started for this client */
-    uint64_t patience_ns; /* deadline for a serving worker; the client is refused after it */
-    uint64_t ending_ns;   /* time of brk_client_destroy() */
+    unsigned tries;     /* workers started for this client */
+    unsigned create_ms; /* maximum wait for a serving worker */
+    uint64_t
+        patience_ns; /* deadline for a cleared window, then for a serving worker; the client is refused after it */
+    uint64_t ending_ns; /* time of brk_client_destroy() */
     struct brk_proc *proc;
     int window_fd, doorbell; /* duplicates owned by this structure */
     struct brk_source wake;  /* eventfd; fd -1: the worker wakes the client by futex */
@@ -160,7 +162,7 @@ struct brk_client_setup {
     int doorbell;       /* duplicated */
     bool events;        /* slot of a VM: woken through ops->wake instead of a futex */
     bool impatient;     /* as in struct brk_client */
-    unsigned create_ms; /* deadline for `created` */
+    unsigned create_ms; /* deadline for `created`, beside the clearing of the window */
 };
 /* Creates a client. NULL: *status has the reason, and no callback follows. */
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status);

@@ -211,6 +211,29 @@ static void test_create(void **state)
     is_served(v, WINDOW);
 }
 
+/* A driver that sends PING waits for a clearing that takes longer than a worker may, and hears from the
+ * device meanwhile. */
+static void test_create_patient(void **state)
+{
+    const struct vgpu_cmd_client_create ping = {.hdr = {.type = VGPU_CMD_PING}};
+    uint64_t f = UINT64_C(1) << BRK_VU_F_VERSION_1 | UINT64_C(1) << BRK_VU_F_PROTOCOL_FEATURES |
+                 UINT64_C(1) << VGPU_F_PIN | UINT64_C(1) << VGPU_F_PING;
+    struct vm *v = *state;
+
+    assert_int_equal(vm_acked(v, BRK_VU_SET_FEATURES, &f, 8, NULL, 0), 0);
+    if (!lock_windows(v))
+        skip();
+    post_about(v, CREATE, VGPU_CMD_CLIENT_CREATE, 0);
+    for (int ms = 0; ms < VGB_CREATE_MS + 1000; ms += 500) {
+        usleep(500000);
+        post(v, OTHER, &ping, sizeof(ping.hdr));
+        assert_int_equal(answer(v, OTHER, SOON_MS), VGPU_S_OK);
+    }
+    unlock_windows();
+    assert_int_equal(answer(v, CREATE, VGB_GUEST_MS), VGPU_S_OK);
+    is_served(v, WINDOW);
+}
+
 /* The end of a client does not wait; its slot's next client does. */
 static void test_destroy(void **state)
 {
@@ -320,8 +343,9 @@ static void test_end(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, vm_setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_create),     T(test_destroy), T(test_ends_before_it_is_served),
-                                       T(test_other_size), T(test_reset),   T(test_end)};
+    const struct CMUnitTest tests[] = {
+        T(test_create),     T(test_create_patient), T(test_destroy), T(test_ends_before_it_is_served),
+        T(test_other_size), T(test_reset),          T(test_end)};
 
     return cmocka_run_group_tests_name("vhost-windows", tests, NULL, NULL);
 }
