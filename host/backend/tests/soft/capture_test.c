@@ -202,6 +202,39 @@ static void test_below(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Work in a stream of another context than that of its calls, which has no events of the worker: when it
+ * has ended, calls of a capture that wait for room (--client-queue) go on. */
+static void test_room_while_capturing(void **state)
+{
+    const char *const extra[] = {"--provider", soft_provider(), "--client-queue", "64", NULL};
+    uint64_t device, cookie = 0;
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "capture"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    POST(&g, VGP_NO_REPLY, vgpGraphNew, .graph = GRAPH(0));
+    assert_int_equal(new_stream(&g, STREAM(1)), 0);
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = CONTEXT(9)), 0);
+    g.context = CONTEXT(9);
+    assert_int_equal(new_stream(&g, STREAM(2)), 0);
+    assert_int_equal(guest_alloc(&g, 4096, &device), 0);
+    for (uint64_t i = 0; i < 64; i++)
+        assert_int_equal(CALL(&g, vgpLaunchHostFunc, .stream = STREAM(1), .cookie = i), 0);
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM(2), .graph = GRAPH(0)), 0);
+    for (uint64_t i = 0; i < 64; i++) {
+        assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+        POST(&g, VGP_NO_REPLY, vgpHostFuncDone, .cookie = cookie);
+    }
+    for (int i = 0; i < 70; i++)
+        POST(&g, VGP_NO_REPLY, cuMemsetD8Async, .dstDevice = device, .uc = 1, .N = 1, .hStream = STREAM(2));
+    assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM(2)), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_green),
         cmocka_unit_test(test_handle),
         cmocka_unit_test(test_below),
+        cmocka_unit_test(test_room_while_capturing),
     };
 
     if (access(soft_provider(), R_OK)) {

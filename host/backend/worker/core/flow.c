@@ -39,8 +39,9 @@ struct mark {
     CUevent event;
     CUstream stream; /* if `asked` */
     bool asked;
-    bool unknown; /* the last query returned an error */
-    bool merged;  /* stands for merged marks of many streams: unknown until the context ends */
+    bool unknown;  /* the last query returned an error, or there was none as the stream captures */
+    bool captured; /* the latter; calls of the capture cannot wait for it */
+    bool merged;   /* stands for merged marks of many streams: unknown until the context ends */
     /* the end of its context, which completes it; NULL: its context is not ending */
     VGB_LENT const struct wrk_wait *ending;
     bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
@@ -141,7 +142,7 @@ static void mark_slot(struct wrk_worker *w, struct slot *s)
                        .calls = s->calls};
     mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     m->stream = s->stream;
-    m->asked = !stream_captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS;
+    m->asked = wrk_set_context(w, s->ctx) == CUDA_SUCCESS && !stream_captures(s->stream);
     if (m->asked)
         m->event = take_event(s->ctx);
     if (m->event && wrk_provider.cuEventRecord(m->event, s->stream) != CUDA_SUCCESS) {
@@ -189,7 +190,7 @@ static void flow_complete(const struct mark *m, uint64_t now)
 
 /* If a client's events cannot be created because it has used up memory, its work is not assumed to
  * be short. */
-static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint64_t now)
+static enum wrk_state state_of(struct wrk_worker *w, struct mark *m, uint64_t now)
 {
     CUcontext was = w->current;
     enum wrk_state is = WRK_UNKNOWN;
@@ -202,9 +203,8 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
         return wrk_ask_event(&wrk_provider, m->event).state;
     if (!m->asked)
         return now < m->until_ns ? WRK_RUNNING : WRK_COMPLETE;
-    if (wrk_captures) /* a query may end a capture */
-        return WRK_RUNNING;
-    if (wrk_set_context(w, m->ctx) == CUDA_SUCCESS)
+    m->captured = wrk_set_context(w, m->ctx) == CUDA_SUCCESS && stream_captures(m->stream);
+    if (w->current == m->ctx && !m->captured) /* a query would end the capture */
         is = wrk_ask_stream(&wrk_provider, m->stream).state;
     wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
     return is;
@@ -235,8 +235,10 @@ static void merge_unknown(void)
         const struct mark m = flow.marks[i];
         struct mark *into = NULL;
 
-        for (unsigned k = 0; m.unknown && k < left && !into; k++)
-            into = flow.marks[k].unknown && flow.marks[k].ctx == m.ctx ? &flow.marks[k] : NULL;
+        for (unsigned k = 0; m.unknown && !m.captured && k < left && !into; k++) {
+            into = &flow.marks[k];
+            into = into->unknown && !into->captured && into->ctx == m.ctx ? into : NULL;
+        }
         if (!into) {
             flow.marks[left++] = m;
             continue;
@@ -434,10 +436,8 @@ static void mark_or_join(struct wrk_worker *w, struct slot *s)
 void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
 {
     for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
-        struct slot *s = &flow.slots[i];
-
-        if (s->calls && s->stream == stream)
-            mark_or_join(w, s);
+        if (flow.slots[i].calls && flow.slots[i].stream == stream)
+            mark_or_join(w, &flow.slots[i]);
     }
     for (unsigned i = 0; i < flow.nmarks; i++)
         flow.marks[i].asked &= flow.marks[i].stream != stream;

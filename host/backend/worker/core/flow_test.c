@@ -35,6 +35,9 @@ static struct {
 static unsigned nevents, live, records, done;
 static CUresult fault; /* the answer to every question, when it is an error */
 static CUstream captured;
+static CUstream foreign; /* of another context: no event is recorded there */
+static bool foreign_idle;
+static CUcontext without_legacy; /* a capture there makes use of the legacy stream an error */
 
 static CUresult event_create(CUevent *e, unsigned flags)
 {
@@ -52,6 +55,8 @@ static CUresult event_record(CUevent e, CUstream s)
     assert_true(event[(uintptr_t)e].live);
     assert_ptr_equal(event[(uintptr_t)e].ctx, w.current);
     assert_ptr_not_equal(s, captured);
+    if (foreign && s == foreign)
+        return CUDA_ERROR_INVALID_HANDLE;
     event[(uintptr_t)e].recorded = ++records;
     return CUDA_SUCCESS;
 }
@@ -62,6 +67,13 @@ static CUresult event_query(CUevent e)
     if (fault != CUDA_SUCCESS)
         return fault;
     return event[(uintptr_t)e].recorded <= done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult stream_query(CUstream s)
+{
+    assert_ptr_equal(s, foreign);
+    assert_ptr_not_equal(s, captured);
+    return foreign_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult event_destroy(CUevent e)
@@ -80,6 +92,8 @@ static CUresult set_current(CUcontext ctx)
 
 static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *status)
 {
+    if (s == CU_STREAM_LEGACY && without_legacy && w.current == without_legacy)
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *status = s == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
@@ -109,11 +123,14 @@ static int setup(void **state)
     wrk_provider.cuEventDestroy_v2 = event_destroy;
     wrk_provider.cuCtxSetCurrent = set_current;
     wrk_provider.cuStreamIsCapturing = is_capturing;
+    wrk_provider.cuStreamQuery = stream_query;
     memset(event, 0, sizeof(event));
     memset(&wrk_client_limits, 0, sizeof(wrk_client_limits));
     nevents = live = records = done = 0;
     wrk_captures = 0;
-    captured = NULL;
+    captured = foreign = NULL;
+    foreign_idle = false;
+    without_legacy = NULL;
     fault = CUDA_SUCCESS;
     return 0;
 }
@@ -336,6 +353,55 @@ static void test_capture(void **state)
     done = records;
 }
 
+/* Whether a stream captures is its own context's to say. */
+static void test_capture_in_other_context(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 66;
+    wrk_captures = 1;
+    without_legacy = CONTEXT(0);
+    w.current = CONTEXT(1);
+    for (unsigned i = 0; i < 66; i++)
+        issue(VGP_vgpLaunch, CU_STREAM_LEGACY);
+    w.current = CONTEXT(0);
+    assert_false(may(VGP_vgpLaunch));
+    assert_int_equal(records, 17);
+    usleep(5000);
+    assert_false(may(VGP_vgpLaunch));
+    done = records;
+    assert_true(may(VGP_vgpLaunch));
+    wrk_captures = 0;
+}
+
+/* Work without an event is known by its stream: what a capture gets waits neither for the capture's end to
+ * look there, nor for work of the stream that captures. */
+static void test_capture_beside_work(void **state)
+{
+    (void)state;
+    foreign = STREAM(9);
+    wrk_client_limits.queue = 4;
+    for (unsigned i = 0; i < 4; i++)
+        issue(VGP_vgpLaunch, foreign);
+    assert_true(wrk_flow_may(&w, VGP_vgpStreamBeginCapture, 0));
+    wrk_captures = 1;
+    captured = STREAM(1);
+    assert_false(may(VGP_vgpLaunch));
+    captured = foreign;
+    assert_true(may(VGP_vgpLaunch));
+    captured = NULL;
+    wrk_captures = 0;
+    assert_int_equal(issue_all(1000), 4);
+    done = records;
+    assert_false(may(VGP_vgpLaunch)); /* it counts again */
+    captured = STREAM(1);
+    wrk_captures = 1;
+    assert_false(may(VGP_vgpLaunch));
+    foreign_idle = true;
+    assert_true(may(VGP_vgpLaunch)); /* though a stream captures */
+    captured = NULL;
+    wrk_captures = 0;
+}
+
 /* Turns: closed, nothing that takes time of the GPU is let through; the broker hears what there is, once, and an answer
  * to each of its questions. */
 static void test_turns(void **state)
@@ -488,12 +554,20 @@ static void test_error_in_all(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_queue),           T(test_time_limit_in_long_calls),
-                                       T(test_queue_of_driver), T(test_events),
-                                       T(test_contexts),        T(test_capture),
-                                       T(test_turns),           T(test_bound),
-                                       T(test_error),           T(test_error_in_all),
-                                       T(test_spare_events),    T(test_costs)};
+    const struct CMUnitTest tests[] = {T(test_queue),
+                                       T(test_time_limit_in_long_calls),
+                                       T(test_queue_of_driver),
+                                       T(test_events),
+                                       T(test_contexts),
+                                       T(test_capture),
+                                       T(test_capture_beside_work),
+                                       T(test_capture_in_other_context),
+                                       T(test_turns),
+                                       T(test_bound),
+                                       T(test_error),
+                                       T(test_error_in_all),
+                                       T(test_spare_events),
+                                       T(test_costs)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }
