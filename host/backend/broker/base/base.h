@@ -338,6 +338,18 @@ bool brk_thread_start(void *(*fn)(void *), void *arg);
 /* To be called last: ends the broker by _exit(2) if some of these calls do not return. */
 void brk_thread_leave(int status);
 
+/* ---- task.c ---- */
+
+struct brk_task {
+    void (*run)(struct brk_task *t);  /* beside the loop, as of brk_thread_start() */
+    void (*done)(struct brk_task *t); /* in the loop, after run(); may free the task */
+    struct brk_task *next;            /* of those that have returned */
+};
+/* False: out of descriptors or memory; the next brk_task_start() tries again. */
+bool brk_task_init(void);
+/* False: not started, and done() is not called. */
+bool brk_task_start(struct brk_task *t);
+
 /* ---- foreign.c ---- */
 
 /* Closes a descriptor received from a peer, without waiting for the close. */

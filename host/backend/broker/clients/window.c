@@ -3,7 +3,7 @@
  * Clearing of windows. QEMU also has a descriptor of a VM's window file. fallocate(2) needs the
  * inode lock, which a writer keeps while its source pages fault (userfaultfd, FUSE), and a slice of
  * 1 GiB takes 0.3 s, during which the other slices of the file wait. Each clearing therefore runs in
- * its own thread, and its end is reported from the loop.
+ * its own task (base/task.c).
  *
  * A new client waits for the clearing of its window. The end of a client does not: its window gives
  * its memory back later, through the client's descriptor. Clearings of the same bytes run in the
@@ -13,18 +13,15 @@
 #include "clients.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
 
 struct clearing {
-    struct clearing *next;      /* of all, the oldest first; the loop's */
-    struct clearing *next_done; /* under the lock */
-    struct brk_client *client;  /* waits for it, and owns the descriptor; NULL: has ended */
+    struct brk_task task;
+    struct clearing *next;     /* of all, the oldest first; the loop's */
+    struct brk_client *client; /* waits for it, and owns the descriptor; NULL: has ended */
     void (*done)(struct brk_client *c, bool ok);
     int fd;
     uint64_t offset, size;
@@ -33,33 +30,12 @@ struct clearing {
 
 static struct clearing *clearings, **clearings_tail = &clearings;
 static uint32_t clearings_without_client;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct clearing *done_list;
-static struct brk_source done_event = {.fd = -1}; /* eventfd of this process alone */
 
-static void *clear_slice(void *arg)
+static void clear_slice(struct brk_task *t)
 {
-    struct clearing *w = arg;
+    struct clearing *w = (struct clearing *)t; /* its first member */
 
     w->ok = !fallocate(w->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)w->offset, (off_t)w->size);
-    pthread_mutex_lock(&lock);
-    w->next_done = done_list;
-    done_list = w;
-    pthread_mutex_unlock(&lock);
-    vgb_eventfd_signal(done_event.fd);
-    return NULL;
-}
-
-static struct clearing *next_done(void)
-{
-    struct clearing *w;
-
-    pthread_mutex_lock(&lock);
-    w = done_list;
-    if (w)
-        done_list = w->next_done;
-    pthread_mutex_unlock(&lock);
-    return w;
 }
 
 /* True if an earlier clearing has some of these bytes, in whichever file: QEMU may have given another one. */
@@ -74,7 +50,7 @@ static bool clearing_waits(const struct clearing *w)
 
 static bool clearing_start(struct clearing *w)
 {
-    w->started = brk_thread_start(clear_slice, w);
+    w->started = brk_task_start(&w->task);
     return w->started;
 }
 
@@ -114,28 +90,16 @@ static bool start_next(void)
     return w != NULL;
 }
 
-static void on_done(struct brk_source *s, uint32_t events)
+static void clearing_done(struct brk_task *t)
 {
-    struct clearing *w;
-
-    (void)events;
-    vgb_eventfd_clear(s->fd);
-    while ((w = next_done()))
-        clearing_end(w);
+    clearing_end((struct clearing *)t);
     while (start_next())
         continue;
 }
 
 bool brk_window_init(void)
 {
-    if (done_event.fd >= 0)
-        return true;
-    done_event.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    done_event.ready = on_done;
-    if (done_event.fd >= 0 && !brk_loop_add(&done_event, EPOLLIN))
-        return true;
-    vgb_close(&done_event.fd);
-    return false;
+    return brk_task_init();
 }
 
 static bool clearing_begin(const struct clearing *init)
@@ -145,6 +109,7 @@ static bool clearing_begin(const struct clearing *init)
     if (!w)
         return false;
     *w = *init;
+    w->task = (struct brk_task){.run = clear_slice, .done = clearing_done};
     *clearings_tail = w;
     clearings_tail = &w->next;
     if (clearing_waits(w) || clearing_start(w))

@@ -25,11 +25,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -44,10 +42,10 @@
 
 static struct vgb_ratelimit limit;
 
-/* A read of the channel, by a thread. */
+/* A read of the channel, beside the loop. */
 struct channel_read {
-    struct channel_read *next; /* of those that have returned, under the lock */
-    int fd;                    /* duplicate of the channel */
+    struct brk_task task;
+    int fd; /* duplicate of the channel */
     uint8_t data[REPLY_BYTES];
     size_t want;
     ssize_t got; /* as vgb_recv_fds() */
@@ -55,9 +53,6 @@ struct channel_read {
     unsigned nfds;
 };
 
-static pthread_mutex_t reads_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct channel_read *reads_done;
-static struct brk_source reads_event = {.fd = -1}; /* eventfd of this process alone */
 static unsigned nreads;
 
 static struct {
@@ -277,22 +272,17 @@ static void on_bytes(const uint8_t *data, size_t n)
         on_answer(asked, !refused);
 }
 
-static void *channel_read(void *arg)
+static void channel_read(struct brk_task *t)
 {
-    struct channel_read *r = arg;
+    struct channel_read *r = (struct channel_read *)t; /* its first member */
 
     r->nfds = BRK_VU_REGIONS;
     r->got = vgb_recv_fds(r->fd, r->data, r->want, r->fds, &r->nfds, MSG_DONTWAIT);
-    pthread_mutex_lock(&reads_lock);
-    r->next = reads_done;
-    reads_done = r;
-    pthread_mutex_unlock(&reads_lock);
-    vgb_eventfd_signal(reads_event.fd);
-    return NULL;
 }
 
-static void channel_read_end(struct channel_read *r)
+static void channel_read_end(struct brk_task *t)
 {
+    struct channel_read *r = (struct channel_read *)t;
     const bool current = r == shm.read;
 
     nreads--;
@@ -309,43 +299,16 @@ static void channel_read_end(struct channel_read *r)
     free(r);
 }
 
-static void on_reads(struct brk_source *s, uint32_t events)
-{
-    struct channel_read *r, *next;
-
-    (void)events;
-    vgb_eventfd_clear(s->fd);
-    pthread_mutex_lock(&reads_lock);
-    r = reads_done;
-    reads_done = NULL;
-    pthread_mutex_unlock(&reads_lock);
-    for (; r; r = next) {
-        next = r->next;
-        channel_read_end(r);
-    }
-}
-
-static bool reads_init(void)
-{
-    if (reads_event.fd >= 0)
-        return true;
-    reads_event.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    reads_event.ready = on_reads;
-    if (reads_event.fd >= 0 && !brk_loop_add(&reads_event, EPOLLIN))
-        return true;
-    vgb_close(&reads_event.fd);
-    return false;
-}
-
 static bool channel_read_begin(void)
 {
-    struct channel_read *r = nreads < READS_MAX && reads_init() ? calloc(1, sizeof(*r)) : NULL;
+    struct channel_read *r = nreads < READS_MAX ? calloc(1, sizeof(*r)) : NULL;
 
     if (!r)
         return false;
+    r->task = (struct brk_task){.run = channel_read, .done = channel_read_end};
     r->want = REPLY_BYTES - shm.have;
     r->fd = fcntl(shm.channel.fd, F_DUPFD_CLOEXEC, 3);
-    if (r->fd < 0 || !brk_thread_start(channel_read, r)) {
+    if (r->fd < 0 || !brk_task_start(&r->task)) {
         if (r->fd >= 0)
             brk_foreign_close(r->fd);
         free(r);
