@@ -217,6 +217,23 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     return d->err;
 }
 
+/* Where an operand becomes several instructions: a register that an earlier one writes is read from a copy. */
+static uint32_t unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        bool wide;
+        uint32_t copy;
+
+        if (written[k].kind != SG_O_REG || written[k].v != v)
+            continue;
+        wide = d->vregs[v].cls == SG_C_64;
+        copy = sg_temp(d, wide ? SG_TY_B64 : SG_TY_B32);
+        sg_emit(d, wide ? SG_OP_mov_b64 : SG_OP_mov_b32, copy, v, NONE, NONE);
+        return copy;
+    }
+    return v;
+}
+
 /* The registers of a vector operand, or the single register. */
 static int vector_elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
 {
@@ -258,6 +275,7 @@ static int emit_ld(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
     if (vec < 8)
         return select_load(d, t, vec, el, &x, spin);
+    x.op = unwritten_register(d, x.op, el, 4);
     select_load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
     x.off += 16;
     return select_load(d, t, 4, el + 4, &x, spin);
@@ -409,6 +427,10 @@ int sg_emit_atom(struct sg_dec *d)
     if (vec > 1) { /* element by element: CUDA promises no more */
         if (vector_elements(d, at + 1, vec, el[1]) || (!red && vector_elements(d, 0, vec, el[0])))
             return d->err;
+        for (uint32_t k = 1; k < vec && !red; k++)
+            if (el[1][k].kind == SG_O_REG)
+                el[1][k].v = unwritten_register(d, el[1][k].v, el[0], k);
+        f[1] = unwritten_register(d, f[1], el[0], red ? 0 : vec - 1);
         for (uint32_t k = 0; k < vec; k++) {
             f[2] = sg_src_el(d, &el[1][k], t);
             f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);
