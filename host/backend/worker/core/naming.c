@@ -61,17 +61,24 @@ static bool grow_names(struct wrk_namer *n)
     return true;
 }
 
+/* The slot of the name, or the free one for it. */
+static size_t naming_find(const struct wrk_namer *n, const struct wrk_name *name)
+{
+    size_t i = naming_place(n, name);
+
+    while (n->slot[i] && n->slot[i] != name)
+        i = (i + 1) & (n->room - 1);
+    return i;
+}
+
+/* A namer that has the name is left as it is: wrk_namer_copy() may be reading it. */
 static bool add_here(struct wrk_namer *n, struct wrk_name *name)
 {
-    size_t i;
-
+    if (n->room && n->slot[naming_find(n, name)])
+        return true;
     if (2 * (n->count + 1) > n->room && !grow_names(n))
         return false;
-    for (i = naming_place(n, name); n->slot[i]; i = (i + 1) & (n->room - 1)) {
-        if (n->slot[i] == name)
-            return true;
-    }
-    n->slot[i] = name;
+    n->slot[naming_find(n, name)] = name;
     n->count++;
     n->looked = 0;
     name->namers++;
@@ -96,7 +103,7 @@ bool wrk_namer_copy(struct wrk_namer *to, const struct wrk_namer *from)
     return true;
 }
 
-bool wrk_namer_stale(struct wrk_namer *n)
+static bool stale_here(struct wrk_namer *n)
 {
     if (n->looked == epoch)
         return n->stale;
@@ -105,6 +112,15 @@ bool wrk_namer_stale(struct wrk_namer *n)
         n->stale = n->slot[i] && n->slot[i]->gone;
     n->looked = epoch;
     return n->stale;
+}
+
+bool wrk_namer_stale(struct wrk_namer *n)
+{
+    for (; n; n = n->up) {
+        if (stale_here(n))
+            return true;
+    }
+    return false;
 }
 
 /* ---- names ---- */

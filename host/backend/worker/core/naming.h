@@ -42,8 +42,8 @@ CUresult wrk_naming_context(struct wrk_call *c);
 bool wrk_namer_copy(struct wrk_namer *to, const struct wrk_namer *from);
 /* Ends a namer, and objects kept for it alone. */
 void wrk_namer_clear(struct wrk_worker *w, struct wrk_namer *n);
-/* True if it names an object that ended with its context: the namer must not reach the provider
- * again. */
+/* True if it, or a namer that it is part of, names an object that ended with its context: the namer must not reach the
+ * provider again. */
 bool wrk_namer_stale(struct wrk_namer *n);
 
 typedef void wrk_name_end(struct wrk_worker *w, void *object, CUcontext ctx);

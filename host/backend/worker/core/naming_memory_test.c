@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What graphs name and the client destroys, where memory is short (tests/naming_test.c has the rest). */
+/* What graphs name and the client destroys: where memory is short, and in graphs within each other (tests/naming_test.c
+   has the rest). */
 #include "core.h"
 
 #include <setjmp.h>
@@ -90,11 +91,42 @@ static void test_name_without_memory(void **state)
     wrk_handles_fini(&w.handles);
 }
 
+/* A graph that is copied into one below it: each name is a name there, whatever the sizes of the tables. */
+static void test_copy_to_a_part(void **state)
+{
+    static int objects[64];
+
+    (void)state;
+    for (unsigned n = 1; n <= 64; n++) {
+        struct wrk_namer whole = {0}, part = {.up = &whole};
+
+        wrk_naming_for(&call, &whole);
+        for (unsigned i = 0; i < n; i++) {
+            const uint64_t m = VGP_HANDLE(VGP_H_MODULE, n, 5 + i);
+
+            assert_int_equal(wrk_handles_reserve(&w.handles, m, VGP_H_MODULE), CUDA_SUCCESS);
+            wrk_handles_put(&w.handles, m, VGP_H_MODULE, &objects[i], 0);
+            assert_int_equal(
+                wrk_naming_found(&call, VGP_H_MODULE, wrk_handles_find(&w.handles, m, VGP_H_MODULE), m),
+                CUDA_SUCCESS);
+        }
+        assert_true(wrk_namer_copy(&part, &whole));
+        assert_int_equal(part.count, n);
+        assert_int_equal(whole.count, n);
+        wrk_namer_clear(&w, &part);
+        wrk_namer_clear(&w, &whole);
+        for (unsigned i = 0; i < n; i++)
+            wrk_handles_remove(&w.handles, VGP_HANDLE(VGP_H_MODULE, n, 5 + i), VGP_H_MODULE);
+    }
+    wrk_handles_fini(&w.handles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_end_without_memory, setup),
         cmocka_unit_test_setup(test_name_without_memory, setup),
+        cmocka_unit_test_setup(test_copy_to_a_part, setup),
     };
 
     return cmocka_run_group_tests_name("naming", tests, NULL, NULL);

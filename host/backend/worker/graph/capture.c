@@ -46,14 +46,34 @@ bool wrk_capture_failed(struct wrk_call *c, CUresult r)
     return c->has_stream;
 }
 
+/* SIZE_MAX: unknown. */
+static size_t count_nodes(const struct wrk_graph *g)
+{
+    size_t n = 0;
+
+    return wrk_provider.cuGraphGetNodes && wrk_provider.cuGraphGetNodes(g->object, NULL, &n) == CUDA_SUCCESS
+               ? n
+               : SIZE_MAX;
+}
+
+/* Nodes of a graph that is captured into are not removed, so the number tells whether there are others. */
+static bool has_captured(const struct wrk_graph *g)
+{
+    const size_t n = count_nodes(g);
+
+    return n == SIZE_MAX || n != g->before_capture;
+}
+
 void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
 {
     struct wrk_graph *g = wrk_graph_known(object);
 
     /* The guest may have queried the graph meanwhile. A graph it began with or has obtained stays:
-     * its own, or a node's. */
+     * its own, or a node's, with the nodes that were captured, also where the capture has failed. */
     if (g && !g->client && !g->parent)
         wrk_graph_forget(w, g);
+    else if (g && has_captured(g) && !wrk_namer_copy(&g->names, &wrk_capturing) && g->failed == CUDA_SUCCESS)
+        g->failed = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n)
@@ -187,6 +207,8 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
         r = wrk_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
     if (r != CUDA_SUCCESS)
         return r;
+    if (!wrk_capture_into(g->object))
+        g->before_capture = count_nodes(g);
     r = wrk_provider.cuStreamBeginCaptureToGraph(stream, g->object, a->dependencies_len ? deps : NULL, edges,
                                                  a->dependencies_len, mode);
     free(deps);

@@ -288,7 +288,7 @@ bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g)
 
     sweep_execs();
     x = exec_get(exec);
-    if (!x || !wrk_namer_copy(&x->names, &g->names))
+    if (!x || !wrk_graph_names(&x->names, g))
         return false;
     return note_memory(x, g->object);
 }

@@ -151,7 +151,7 @@ bool wrk_exec_name(CUgraphExec exec, struct wrk_call *c, uint64_t graph)
     struct wrk_namer *names = wrk_exec_names(exec);
     struct wrk_graph *g;
 
-    return names && wrk_graph_get(c, graph, &g) == CUDA_SUCCESS && wrk_namer_copy(names, &g->names);
+    return names && wrk_graph_get(c, graph, &g) == CUDA_SUCCESS && wrk_graph_names(names, g);
 }
 
 uint64_t wrk_node_named(struct wrk_call *c, uint64_t graph, CUgraphNode node)

@@ -22,6 +22,7 @@ struct wrk_graph {
     struct wrk_namer names; /* objects named by its nodes and those of its children */
     uint64_t *conditions;   /* handles issued for conditional nodes */
     uint32_t nconditions;
+    size_t before_capture; /* number of its nodes when the capture into it began; SIZE_MAX: unknown */
     /* error of a posted node that could not be added; later calls on the graph fail with it */
     CUresult failed;
 };
@@ -82,6 +83,11 @@ CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_ty
  * adds no node, and the error belongs to the process.
  */
 bool wrk_graph_call_failed(struct wrk_call *c, CUresult r);
+/*
+ * Adds to `to` what the graph's nodes, and those of graphs below it, may name. The graph of a node was copied with its
+ * nodes, which the graph around it alone has named; what is being captured is named by the captures. False: no memory.
+ */
+bool wrk_graph_names(struct wrk_namer *to, const struct wrk_graph *from);
 /* Record of a graph, or NULL. */
 struct wrk_graph *wrk_graph_known(CUgraph object);
 /* Drops the records of an object destroyed by the provider, including those of its nodes and their

@@ -215,7 +215,7 @@ static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_gr
         if (g == child)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!wrk_namer_copy(w->names, &child->names))
+    if (!wrk_graph_names(w->names, child))
         return CUDA_ERROR_OUT_OF_MEMORY;
     p.graph.graph = child->object;
     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;

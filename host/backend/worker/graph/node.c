@@ -273,7 +273,7 @@ CUresult wrk_graph_cloned(struct wrk_call *c, uint64_t from, CUgraph object, uin
     struct wrk_graph *g = wrk_graph_of(c->w, object), *was;
     CUresult r = wrk_graph_get(c, from, &was);
 
-    if (r != CUDA_SUCCESS || !g || !wrk_namer_copy(&g->names, &was->names) || !clone_joined(c, was, g)) {
+    if (r != CUDA_SUCCESS || !g || !wrk_graph_names(&g->names, was) || !clone_joined(c, was, g)) {
         if (g)
             wrk_graph_forget(c->w, g);
         wrk_provider.cuGraphDestroy(object);
@@ -415,7 +415,7 @@ static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_g
 
     bool joined = has_joined(child);
 
-    if (w->op != VGP_NODE_CAPTURE && !wrk_namer_copy(w->names, &child->names))
+    if (w->op != VGP_NODE_CAPTURE && !wrk_graph_names(w->names, child))
         return CUDA_ERROR_OUT_OF_MEMORY;
 
     if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to host functions */

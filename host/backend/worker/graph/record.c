@@ -100,7 +100,18 @@ static CUresult graph_is_usable(struct wrk_call *c, struct wrk_graph *g)
     c->told |= g->failed != CUDA_SUCCESS;
     if (g->failed != CUDA_SUCCESS)
         return g->failed;
-    return wrk_namer_stale(&g->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+    return wrk_namer_stale(&g->names) || (wrk_namer_stale(&wrk_capturing) && wrk_capture_within(g, NULL))
+               ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+               : CUDA_SUCCESS;
+}
+
+bool wrk_graph_names(struct wrk_namer *to, const struct wrk_graph *from)
+{
+    for (const struct wrk_namer *n = &from->names; n; n = n->up) {
+        if (!wrk_namer_copy(to, n))
+            return false;
+    }
+    return !wrk_capture_within(from, NULL) || wrk_namer_copy(to, &wrk_capturing);
 }
 
 CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
