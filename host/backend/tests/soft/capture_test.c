@@ -170,7 +170,7 @@ static void test_handle(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-/* A node, or a graph, is not destroyed while a capture goes into a graph below it. */
+/* A node, or a graph, is not destroyed, nor moved, while a capture goes into a graph below it. */
 static void test_below(void **state)
 {
     struct vgp_args_vgpGraphConditionalHandle h = {.graph = GRAPH(0)};
@@ -195,6 +195,9 @@ static void test_below(void **state)
     assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM(1), .graph = body), 0);
     assert_int_equal(CALL(&g, vgpGraphDestroyNode, .node = NODE(0)), CUDA_ERROR_NOT_PERMITTED);
     assert_int_not_equal(guest_graph_destroy(&g, GRAPH(0)), 0);
+    POST(&g, VGP_NO_REPLY, vgpGraphNew, .graph = GRAPH(2));
+    assert_int_equal(CALL(&g, vgpGraphMoveNode, .graph = GRAPH(2), .child = GRAPH(0)),
+                     CUDA_ERROR_NOT_PERMITTED);
     assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM(1)), 0);
     assert_int_equal(CALL(&g, vgpGraphDestroyNode, .node = NODE(0)), 0);
     assert_int_equal(guest_graph_destroy(&g, GRAPH(0)), 0);

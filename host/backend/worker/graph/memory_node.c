@@ -209,7 +209,7 @@ static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_gr
     /* Owned by a capture or another node; or it would become a part of itself. */
     if (!child->client)
         return CUDA_ERROR_INVALID_VALUE;
-    if (wrk_capture_into(child->object))
+    if (wrk_capture_within(child, NULL)) /* without a record for the node it would be destroyed with it */
         return CUDA_ERROR_NOT_PERMITTED;
     for (const struct wrk_graph *g = w->graph; g; g = g->parent ? g->parent->graph : NULL) {
         if (g == child)
