@@ -80,7 +80,7 @@ static bool add_here(struct wrk_namer *n, struct wrk_name *name)
         return false;
     n->slot[naming_find(n, name)] = name;
     n->count++;
-    n->looked = 0;
+    n->stale |= name->gone;
     name->namers++;
     return true;
 }

@@ -7,8 +7,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
+
+#define FEW 1000u
+#define MANY 50000u
+#define CALLS 1000u
+#define MOST \
+    8.0 /* times the cost with few of them: the caches of a processor hold those, a walk makes it 50 */
 
 #define MODULE VGP_HANDLE(VGP_H_MODULE, 1, 5)
 
@@ -121,12 +128,59 @@ static void test_copy_to_a_part(void **state)
     wrk_handles_fini(&w.handles);
 }
 
+static struct wrk_handle_entry *module_entry(unsigned i)
+{
+    return wrk_handles_find(&w.handles, VGP_HANDLE(VGP_H_MODULE, 1, 5 + i), VGP_H_MODULE);
+}
+
+/* Seconds of processor time for CALLS calls, each of which names one module more and asks for ended ones. */
+static double name_more(struct wrk_namer *n, unsigned from)
+{
+    struct timespec a, b;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (unsigned i = from; i < from + CALLS; i++) {
+        wrk_naming_for(&call, n);
+        wrk_naming_found(&call, VGP_H_MODULE, module_entry(i), VGP_HANDLE(VGP_H_MODULE, 1, 5 + i));
+        assert_false(wrk_namer_stale(n));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+}
+
+/* A graph that names many objects costs a call, which names another one, no more than one that names few. */
+static void test_cost(void **state)
+{
+    struct wrk_namer n = {0};
+    double few = 0, many = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++) {
+        const uint64_t m = VGP_HANDLE(VGP_H_MODULE, 1, 5 + i);
+
+        assert_int_equal(wrk_handles_reserve(&w.handles, m, VGP_H_MODULE), CUDA_SUCCESS);
+        wrk_handles_put(&w.handles, m, VGP_H_MODULE, &object, 0);
+    }
+    for (unsigned i = 0; i < MANY; i += CALLS) {
+        many = name_more(&n, i);
+        few = i == FEW ? many : few;
+    }
+    print_message("%u: %.2f us, %u: %.2f us\n", FEW, few * 1e6 / CALLS, MANY, many * 1e6 / CALLS);
+    assert_int_equal(n.count, MANY);
+    assert_true(many < MOST * few);
+    wrk_handles_remove(&w.handles, VGP_HANDLE(VGP_H_MODULE, 1, 5 + MANY / 2), VGP_H_MODULE);
+    assert_true(wrk_namer_stale(&n));
+    wrk_namer_clear(&w, &n);
+    wrk_handles_fini(&w.handles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_end_without_memory, setup),
         cmocka_unit_test_setup(test_name_without_memory, setup),
         cmocka_unit_test_setup(test_copy_to_a_part, setup),
+        cmocka_unit_test_setup(test_cost, setup),
     };
 
     return cmocka_run_group_tests_name("naming", tests, NULL, NULL);
