@@ -90,7 +90,7 @@ struct sg_query_ops {
     uint32_t (*occupancy)(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic, int32_t *blocks);
 };
 
-/* Each takes up to 4 KiB of this process's memory until its grid has ended. */
+/* Each takes up to 32 KiB of this process's memory, for its parameters, until its grid has ended. */
 #define SG_PENDING_LAUNCHES_MAX 65536u
 
 /* A set of multiprocessors of a device: a bit each, and their number, at most 256. */
