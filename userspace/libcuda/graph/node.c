@@ -88,28 +88,102 @@ static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
 
 #define EDGES_MAX ((size_t)VGP_HANDLE_INDEX_MAX * VGP_HANDLE_INDEX_MAX) /* one for each two nodes */
 
-/* Split into calls of maximum size; an error leaves the edges before it, as the driver does. */
+#define EDGES_CALL 1024u /* maximum number of edges of a call */
+
+struct edge_ends {
+    CUgraphNode from, to;
+};
+
+static int by_ends(const void *a, const void *b)
+{
+    const struct edge_ends *x = a, *y = b;
+
+    if (x->to != y->to)
+        return (uintptr_t)x->to < (uintptr_t)y->to ? -1 : 1;
+    return (uintptr_t)x->from < (uintptr_t)y->from ? -1 : x->from != y->from;
+}
+
+static void set_ends(struct edge_ends *ends, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ends[i] = (struct edge_ends){from[i], to[i]};
+    qsort(ends, n, sizeof(*ends), by_ends);
+}
+
+/* Checks that the graph has each of the edges, and none is named twice: for removals in several
+ * calls, which cannot be undone without the edges' data. */
+static CUresult edges_present(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+    struct edge_ends *has = NULL, *ends = NULL;
+    CUgraphNode *nodes = NULL, *to_nodes = NULL;
+    size_t all = 0;
+    CUresult res = vcu_graph_items(VGP_LIST_EDGES, (uintptr_t)graph, NULL, NULL, NULL, &all, false);
+
+    if (res == CUDA_SUCCESS && (n > all || all > EDGES_MAX))
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS) {
+        nodes = calloc(2 * all, sizeof(*nodes));
+        has = calloc(all, sizeof(*has));
+        ends = calloc(n, sizeof(*ends));
+        if (nodes == NULL || has == NULL || ends == NULL)
+            res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (res == CUDA_SUCCESS) {
+        to_nodes = nodes + all;
+        res = vcu_graph_items(VGP_LIST_EDGES, (uintptr_t)graph, nodes, to_nodes, NULL, &all, false);
+    }
+    if (res == CUDA_SUCCESS) {
+        set_ends(has, nodes, to_nodes, all);
+        set_ends(ends, from, to, n);
+    }
+    for (size_t i = 0; res == CUDA_SUCCESS && i < n; i++) {
+        if ((i != 0 && by_ends(&ends[i - 1], &ends[i]) == 0) ||
+            bsearch(&ends[i], has, all, sizeof(*has), by_ends) == NULL)
+            res = CUDA_ERROR_INVALID_VALUE;
+    }
+    free(nodes);
+    free(has);
+    free(ends);
+    return res;
+}
+
+/* Changes the edges of one call. */
+static CUresult edges_call(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                           const CUgraphEdgeData *data, uint32_t n, bool remove)
+{
+    CUresult res;
+
+    if (!remove && data == NULL && vcu_build_post_edges(graph, from, to, n))
+        return vgp_post_vgpGraphEdges(graph, remove, from, n, to, n, NULL, 0);
+    res = vgp_call_vgpGraphEdges(graph, remove, from, n, to, n, data,
+                                 data == NULL ? 0 : n * (uint32_t)sizeof(*data));
+    vcu_build_edges(graph, from, to, n, res == CUDA_SUCCESS && !remove);
+    return res;
+}
+
+/* Changes all edges or none. More than a call takes are split; where a later call fails, the edges
+ * that the earlier ones added are removed again. */
 CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                          const CUgraphEdgeData *data, size_t n, bool remove)
 {
     CUresult res = vcu_check_init();
+    size_t done = 0;
 
     if (res == CUDA_SUCCESS && (!vcu_graph_ok(graph) || (n != 0 && (from == NULL || to == NULL)) ||
                                 n > EDGES_MAX)) /* the arrays are then not read */
         res = CUDA_ERROR_INVALID_VALUE;
-    for (size_t done = 0; res == CUDA_SUCCESS && done < n;) {
-        uint32_t part = n - done < 1024 ? (uint32_t)(n - done) : 1024;
+    if (res == CUDA_SUCCESS && remove && n > EDGES_CALL)
+        res = edges_present(graph, from, to, n);
+    while (res == CUDA_SUCCESS && done < n) {
+        const uint32_t part = n - done < EDGES_CALL ? (uint32_t)(n - done) : EDGES_CALL;
 
-        if (!remove && data == NULL && vcu_build_post_edges(graph, from + done, to + done, part)) {
-            res = vgp_post_vgpGraphEdges(graph, remove, from + done, part, to + done, part, NULL, 0);
+        res = edges_call(graph, from + done, to + done, data == NULL ? NULL : data + done, part, remove);
+        if (res == CUDA_SUCCESS)
             done += part;
-            continue;
-        }
-        res = vgp_call_vgpGraphEdges(graph, remove, from + done, part, to + done, part,
-                                     data == NULL ? NULL : data + done,
-                                     data == NULL ? 0 : part * (uint32_t)sizeof(*data));
-        vcu_build_edges(graph, from + done, to + done, part, res == CUDA_SUCCESS && !remove);
-        done += part;
+    }
+    while (res != CUDA_SUCCESS && !remove && done != 0) { /* all parts before the failed one are full */
+        done -= EDGES_CALL;
+        vgp_call_vgpGraphEdges(graph, true, from + done, EDGES_CALL, to + done, EDGES_CALL, NULL, 0);
     }
     return res;
 }

@@ -153,10 +153,60 @@ static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const 
            from->type == CU_GRAPH_NODE_TYPE_KERNEL && to->type == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
+struct edge_ends {
+    struct sg_node *from, *to;
+};
+
+static int by_ends(const void *a, const void *b)
+{
+    const struct edge_ends *x = a, *y = b;
+
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    return x->from < y->from ? -1 : x->from > y->from;
+}
+
+/* True if two of the n edges have the same ends; true with *r set if memory is missing. */
+static bool edge_repeats(struct sg_node *const *from, struct sg_node *const *to, size_t n, CUresult *r)
+{
+    struct edge_ends *ends = n > 1 ? malloc(n * sizeof(*ends)) : NULL;
+    bool repeats = false;
+
+    if (n > 1 && !ends) {
+        *r = CUDA_ERROR_OUT_OF_MEMORY;
+        return true;
+    }
+    for (size_t i = 0; ends && i < n; i++)
+        ends[i] = (struct edge_ends){from[i], to[i]};
+    if (ends)
+        qsort(ends, n, sizeof(*ends), by_ends);
+    for (size_t i = 1; ends && i < n && !repeats; i++)
+        repeats = by_ends(&ends[i - 1], &ends[i]) == 0;
+    free(ends);
+    return repeats;
+}
+
+/* Documented: an edge that exists cannot be added, nor a missing one removed. The data of an edge to
+ * remove need not be the edge's own (driver 580). */
+static CUresult check_edges(struct sg_node *const *from, struct sg_node *const *to,
+                            const CUgraphEdgeData *edge, size_t n, bool remove)
+{
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] == to[i] || (sg_node_find_dep(to[i], from[i]) != SIZE_MAX) != remove ||
+            !edge_ok(from[i], to[i], edge ? &edge[i] : &ordinary))
+            return r;
+    }
+    return edge_repeats(from, to, n, &r) ? r : CUDA_SUCCESS;
+}
+
+/* Changes all edges, or none. */
 static CUresult change_edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                              const CUgraphEdgeData *edge, size_t n, bool remove)
 {
     struct sg_node **a = NULL, **b = NULL;
+    size_t done = 0;
     CUresult r;
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -166,18 +216,17 @@ static CUresult change_edges(struct sg_graph *g, const CUgraphNode *from, const 
         r = sg_nodes_get_locked(g, from, n, &a);
     if (r == CUDA_SUCCESS)
         r = sg_nodes_get_locked(g, to, n, &b);
-    for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {
-        const size_t k = sg_node_find_dep(b[i], a[i]);
-        const bool there = k != SIZE_MAX;
-        const CUgraphEdgeData *data = edge ? &edge[i] : &ordinary;
-
-        /* The data of an edge to remove need not be the edge's own (driver 580). */
-        if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data))
-            r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
-        else if (remove)
-            sg_node_drop_dep(b[i], k);
+    if (r == CUDA_SUCCESS)
+        r = check_edges(a, b, edge, n, remove);
+    for (; r == CUDA_SUCCESS && done < n; done++) {
+        if (remove)
+            sg_node_drop_dep(b[done], sg_node_find_dep(b[done], a[done]));
         else
-            r = sg_node_add_edge(b[i], a[i], data);
+            r = sg_node_add_edge(b[done], a[done], edge ? &edge[done] : &ordinary);
+    }
+    if (r != CUDA_SUCCESS && done) { /* memory was missing for edge done - 1: the last ones first */
+        while (--done)
+            sg_node_drop_dep(b[done - 1], b[done - 1]->ndeps - 1);
     }
     pthread_mutex_unlock(&sg_graph_lock);
     sg_nodes_put(a, n);

@@ -362,6 +362,8 @@ static void test_duplicates(void **state)
     IS(cuGraphAddEmptyNode(&out, g, twice, 3), INVALID_VALUE);
     IS(cuGraphAddMemAllocNode(&out, g, (CUgraphNode[]){n[1], n[1]}, 2, &alloc), INVALID_VALUE);
     IS(cuGraphAddDependencies(g, (CUgraphNode[]){n[0], n[0]}, (CUgraphNode[]){n[1], n[1]}, 2), INVALID_VALUE);
+    OK(cuGraphGetEdges(g, NULL, NULL, &count)); /* nor is the first of the two edges */
+    assert_int_equal(count, 0);
     OK(cuGraphGetNodes(g, NULL, &count));
     assert_int_equal(count, 2);
     OK(cuGraphAddEmptyNode(&out, g, twice, 2));

@@ -439,6 +439,58 @@ CASE(graph_dot, CF_CTX)
     OK("destroy_child", cuGraphDestroy(child));
 }
 
+/* A call whose third pair is wrong changes no edge; the manual does not say so. */
+CASE(graph_edges_midway, CF_CTX)
+{
+    enum { MANY = 2100 };
+    static CUgraphNode n[MANY], from[MANY], to[MANY];
+    CUgraphNode far = NULL;
+    CUgraph g = NULL, other = NULL;
+    size_t count = 0;
+
+    if (cf_real())
+        return;
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphCreate(&other, 0));
+    for (int i = 0; i < MANY; i++)
+        NEED(cuGraphAddEmptyNode(&n[i], g, NULL, 0));
+    NEED(cuGraphAddEmptyNode(&far, other, NULL, 0));
+    for (int i = 0; i < MANY - 1; i++) {
+        from[i] = n[i];
+        to[i] = n[i + 1];
+    }
+    from[2] = far;
+    RC("add_far", cuGraphAddDependencies(g, from, to, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    from[2] = to[2];
+    RC("add_itself", cuGraphAddDependencies(g, from, to, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    from[2] = from[0];
+    to[2] = to[0];
+    RC("add_repeated", cuGraphAddDependencies(g, from, to, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    from[MANY - 1] = from[0];
+    to[MANY - 1] = to[0];
+    from[2] = n[2];
+    to[2] = n[3];
+    RC("add_many", cuGraphAddDependencies(g, from, to, NULL, MANY), CUDA_ERROR_INVALID_VALUE);
+    OK("none", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+    cf_u64("none_count", count, 0);
+    OK("add", cuGraphAddDependencies(g, from, to, NULL, MANY - 1));
+    from[2] = from[0];
+    to[2] = to[0];
+    RC("remove_repeated", cuGraphRemoveDependencies(g, from, to, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    from[2] = n[2];
+    to[2] = n[1];
+    RC("remove_missing", cuGraphRemoveDependencies(g, from, to, NULL, 4), CUDA_ERROR_INVALID_VALUE);
+    to[2] = n[3];
+    RC("remove_many", cuGraphRemoveDependencies(g, from, to, NULL, MANY), CUDA_ERROR_INVALID_VALUE);
+    OK("all", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+    cf_u64("all_count", count, MANY - 1);
+    OK("remove", cuGraphRemoveDependencies(g, from, to, NULL, MANY - 1));
+    OK("left", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
+    cf_u64("left_count", count, 0);
+    NEED(cuGraphDestroy(g));
+    NEED(cuGraphDestroy(other));
+}
+
 /* Edges that let a kernel begin early: their data is kept, read back, and not lost silently. */
 CASE(graph_programmatic, CF_CTX)
 {
