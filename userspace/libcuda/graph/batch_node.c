@@ -4,6 +4,7 @@
 #include "graph.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
@@ -68,7 +69,7 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP
 {
     CUstreamBatchMemOpParams *list;
     uint32_t type = 0, flags = 0, total = 0, have = 0;
-    uint64_t graph = 0;
+    uint64_t graph = 0, context = 0;
     CUresult res = vcu_check_init();
 
     if (res == CUDA_SUCCESS && (!vcu_node_ok(hNode) || nodeParams_out == NULL))
@@ -101,8 +102,19 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP
         if (n == 0)
             break;
     } while (have < total);
+    if (vcu.worker_minor >= 11) { /* an older one cannot name the context */
+        res = vgp_call_vgpGraphBatchMemOpNodeContext(hNode, &context);
+        if (res != CUDA_SUCCESS) {
+            free(list);
+            return res;
+        }
+    }
     if (!vcu_node_keep(hNode, (CUgraph)(uintptr_t)graph, list))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *nodeParams_out = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = have, .paramArray = list, .flags = flags};
+    memset(nodeParams_out, 0, sizeof(*nodeParams_out)); /* the padding too */
+    nodeParams_out->ctx = (CUcontext)(uintptr_t)context;
+    nodeParams_out->count = have;
+    nodeParams_out->paramArray = list;
+    nodeParams_out->flags = flags;
     return CUDA_SUCCESS;
 }

@@ -96,6 +96,8 @@ CASE(gnode_memop, CF_CTX | CF_UB)
     CUdeviceptr p = words(N), managed = 0;
     uint32_t *pinned = NULL, word[4] = {0};
     CUstreamBatchMemOpParams list[3], one;
+    CUgraph clone = NULL;
+    CUgraphNode cloned = NULL;
     CUDA_BATCH_MEM_OP_NODE_PARAMS b = {.ctx = current(), .count = 1, .paramArray = &one}, bad, back;
     CUgraphNode n[5] = {UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED, UNTOUCHED}, out = UNTOUCHED, child;
     CUgraph g = NULL, other = NULL, outer = NULL;
@@ -158,8 +160,14 @@ CASE(gnode_memop, CF_CTX | CF_UB)
     edges_and_end(g, n[0]);
     edges_and_end(g, n[1]);
     OK("get", cuGraphBatchMemOpNodeGetParams(n[1], &back));
+    cf_true("get_context", back.ctx == b.ctx);
     cf_true("get_right", back.count == 3 && back.paramArray[1].writeValue.value == 6 &&
                              back.paramArray[2].waitValue.address == (uintptr_t)pinned);
+    NEED(cuGraphClone(&clone, g));
+    NEED(cuGraphNodeFindInClone(&cloned, n[1], clone));
+    OK("get_clone", cuGraphBatchMemOpNodeGetParams(cloned, &back));
+    cf_true("get_clone_context", back.ctx == b.ctx && back.count == 3);
+    NEED(cuGraphDestroy(clone));
     one = write32(p + 4, 8);
     OK("extra", cuGraphAddBatchMemOpNode(&out, g, &n[0], 1, &b));
     OK("end", cuGraphDestroyNode(out));
