@@ -75,7 +75,8 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
 
 struct access {
     uint64_t start, next; /* start of the mapping, and of the next one */
-    unsigned flags;
+    const CUmemAccessDesc *desc;
+    size_t count;
 };
 
 static bool give_access(const struct vcu_range *range, void *arg)
@@ -83,21 +84,41 @@ static bool give_access(const struct vcu_range *range, void *arg)
     struct vcu_memory *m = range->data;
     struct access *a = arg;
 
-    if (range->start == a->start && m->kind == VCU_MEM_MAPPED) {
-        m->flags = a->flags;
-        a->next = range->start + range->size;
+    if (range->start != a->start || m->kind != VCU_MEM_MAPPED)
+        return false;
+    a->next = range->start + range->size;
+    for (size_t i = 0; i < a->count; i++) {
+        const CUmemAccessDesc *d = &a->desc[i];
+        uint64_t bit;
+
+        if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE || d->location.id < 0 ||
+            d->location.id >= VCU_MAX_DEVICES)
+            continue;
+        bit = UINT64_C(1) << d->location.id;
+        m->readers = d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? m->readers & ~bit : m->readers | bit;
+        m->writers = d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? m->writers | bit : m->writers & ~bit;
     }
     return false; /* it stays */
 }
 
-void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags)
+void vcu_memory_set_access(uint64_t start, uint64_t size, const CUmemAccessDesc *desc, size_t count)
 {
-    struct access a = {.next = start, .flags = flags};
+    struct access a = {.next = start, .desc = desc, .count = count};
 
     do {
         a.start = a.next;
         vcu_range_edit(&device_ranges, a.start, give_access, &a);
     } while (a.next != a.start && a.next - start < size);
+}
+
+CUmemAccess_flags vcu_memory_access(const struct vcu_memory *m)
+{
+    const struct vcu_context *c = vcu_context_find(NULL);
+    const uint64_t bit = UINT64_C(1) << (c != NULL ? c->device : m->device);
+
+    return (m->writers & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : (m->readers & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 static bool find_in(struct vcu_range_set *set, uint64_t addr, struct vcu_place *place)
@@ -136,7 +157,7 @@ bool vcu_memory_is_device(uint64_t addr, uint64_t n)
     for (;;) {
         uint64_t here = p.start + p.size - addr;
 
-        if (p.m.kind != VCU_MEM_MAPPED || p.m.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        if (p.m.kind != VCU_MEM_MAPPED || vcu_memory_access(&p.m) != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             return false;
         if (n <= here)
             return true;

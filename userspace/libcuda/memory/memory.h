@@ -13,7 +13,7 @@ enum vcu_memory_kind {
     VCU_MEM_VARIABLE = 2, /* a module's variable */
     VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
     VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
-    VCU_MEM_MAPPED = 5,   /* cuMemMap; `flags` is what cuMemSetAccess allows */
+    VCU_MEM_MAPPED = 5,   /* cuMemMap */
     VCU_MEM_SHADOW = 6,   /* a __managed__ variable: device memory, plus pages of this process */
 };
 
@@ -25,6 +25,7 @@ struct vcu_memory {
     int device;
     uint64_t buffer_id;              /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
     unsigned flags;                  /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
+    uint64_t readers, writers;       /* mapped: devices that cuMemSetAccess allows it, a bit each */
     bool registered;                 /* host: by cuMemHostRegister: the memory is the application's */
     bool sync_memops;                /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool in_place;                   /* host: mapped by the worker, copies need no staging */
@@ -79,7 +80,10 @@ uint64_t vcu_memory_new_id(void);
 /* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
 bool vcu_memory_set_sync(uint64_t addr, bool on);
 /* Sets the access of the adjacent mappings of [start, start + size). */
-void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags);
+void vcu_memory_set_access(uint64_t start, uint64_t size, const CUmemAccessDesc *desc, size_t count);
+/* What the device of the current context may do with memory of kind VCU_MEM_MAPPED; without a
+ * context, the device of the memory. */
+CUmemAccess_flags vcu_memory_access(const struct vcu_memory *m);
 /* Enters a range that the worker reports as new, replacing stale ranges in the table. False when
  * memory is short. */
 bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);

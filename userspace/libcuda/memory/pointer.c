@@ -14,8 +14,7 @@ CUdeviceptr vcu_pointer_on_device(const struct vcu_place *p, CUdeviceptr ptr)
 
 bool vcu_pointer_range(CUdeviceptr ptr, struct vcu_place *p)
 {
-    return vcu_memory_find(ptr, p) &&
-           (p->m.kind != VCU_MEM_MAPPED || p->m.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    return vcu_memory_find(ptr, p) && (p->m.kind != VCU_MEM_MAPPED || p->m.readers != 0);
 }
 
 static CUresult pointer_decompress(const struct cua_pointer *p, bool *capable)
@@ -34,8 +33,8 @@ struct cua_pointer vcu_pointer_about(CUdeviceptr ptr)
         return p;
     p.host = at.m.kind == VCU_MEM_HOST;
     p.managed = at.m.kind == VCU_MEM_MANAGED || at.m.kind == VCU_MEM_SHADOW;
-    p.no_access = at.m.kind == VCU_MEM_MAPPED && at.m.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    p.read_only = at.m.kind == VCU_MEM_MAPPED && at.m.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
+    p.no_access = at.m.kind == VCU_MEM_MAPPED && vcu_memory_access(&at.m) == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    p.read_only = at.m.kind == VCU_MEM_MAPPED && vcu_memory_access(&at.m) == CU_MEM_ACCESS_FLAGS_PROT_READ;
     p.sync_memops = at.m.sync_memops;
     p.ipc = at.m.kind == VCU_MEM_DEVICE && at.m.pool == 0 && !at.m.opened && !at.m.imported;
     p.device = at.m.device;

@@ -255,7 +255,6 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
 {
     struct vcu_memory m = {
         .kind = VCU_MEM_MAPPED,
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE,
         .device_ptr = ptr,
         .allocation = vmm_number(handle),
     };
@@ -346,6 +345,6 @@ CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
                                    (uint32_t)count);
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_memory_set_access(ptr, size, desc[count - 1].flags);
+    vcu_memory_set_access(ptr, size, desc, count);
     return CUDA_SUCCESS;
 }

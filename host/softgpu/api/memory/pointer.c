@@ -6,11 +6,21 @@
 
 #include "lib/driver/driver.h"
 
+/* ACCESS_FLAGS says what the device of the current context may do; without a context, the device of
+   the memory. */
+static int accessing_device(const struct sg_mem_info *info)
+{
+    struct sg_ctx *ctx;
+
+    return sg_current_raw(&ctx) == CUDA_SUCCESS ? sg_space(ctx)->device : info->device;
+}
+
 /* Collects the properties of an address. */
 static struct cua_pointer pointer_about(CUdeviceptr ptr)
 {
     struct cua_pointer p = {.address = ptr};
     struct sg_mem_info info;
+    uint32_t access;
 
     sg_vmm_find(ptr, &p.reserved);
     p.known = sg_mem_find(ptr, &info);
@@ -23,14 +33,20 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
         return p;
     p.host = info.kind == SG_MEM_HOST || info.kind == SG_MEM_REGISTERED;
     p.managed = info.kind == SG_MEM_MANAGED;
-    p.read_only = !info.writable;
+    access = info.access >> 2 * accessing_device(&info) & 3;
+    if (info.kind == SG_MEM_MAPPED) {
+        p.no_access = access == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        p.read_only = access == CU_MEM_ACCESS_FLAGS_PROT_READ;
+    } else {
+        p.read_only = !info.writable;
+    }
     p.sync_memops = info.sync_memops;
     p.ipc = info.kind == SG_MEM_DEVICE && !info.internal && !info.async && !info.imported;
     p.device = info.device;
     p.base = info.base;
     p.size = info.size;
     p.id = info.id;
-    p.on_device = ptr;
+    p.on_device = p.no_access ? 0 : ptr;
     /* Memory mapped by cuMemMap belongs to the device, not to a context. */
     p.context = info.kind != SG_MEM_MAPPED ? info.context : 0;
     p.pool = info.async ? info.pool : 0;

@@ -122,6 +122,58 @@ CASE(devices_vmm_access, CF_ALONE | CF_TWO)
     cf_true("unharmed", cf_filled(p, 1000, 5));
 }
 
+/* The value of ACCESS_FLAGS, and whether the pointer may be used, by the device of each context. */
+static void pointer_access_is(const char *check, CUdeviceptr p, unsigned first, unsigned second)
+{
+    const unsigned want[] = {first, second};
+
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr at = 0;
+        unsigned flags = 99;
+        char name[64];
+
+        on(i);
+        NEED(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p));
+        snprintf(name, sizeof(name), "%s_%d", check, i);
+        cf_u64(name, flags, want[i]);
+        snprintf(name, sizeof(name), "%s_pointer_%d", check, i);
+        RC(name, cuPointerGetAttribute(&at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p),
+           want[i] == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+    }
+    on(0);
+}
+
+/* Pointer attributes say what the current context's device may do, for each order of descriptors. */
+CASE(devices_vmm_pointer, CF_ALONE | CF_TWO)
+{
+    const CUmemAccess_flags no = CU_MEM_ACCESS_FLAGS_PROT_NONE, ro = CU_MEM_ACCESS_FLAGS_PROT_READ,
+                            rw = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUmemAccessDesc both[2] = {allow(0, rw), allow(1, ro)}, turned[2] = {allow(1, rw), allow(0, ro)},
+                    one = allow(0, no);
+    CUdeviceptr p, base = 0;
+    size_t g, bytes = 0;
+    uint32_t word = 0;
+
+    start();
+    p = map(&g);
+    pointer_access_is("mapped", p, no, no);
+    OK("both", cuMemSetAccess(p, g, both, 2));
+    pointer_access_is("both", p, rw, ro);
+    OK("turned", cuMemSetAccess(p, g, turned, 2));
+    pointer_access_is("turned", p, ro, rw);
+    OK("taken", cuMemSetAccess(p, g, &one, 1));
+    pointer_access_is("taken", p, no, rw);
+    on(1);
+    OK("range", cuMemGetAddressRange(&base, &bytes, p));
+    cf_true("range_right", base == p && bytes == g);
+    OK("fill", cf_fill(p, 1000, 3, NULL));
+    OK("read", cuMemcpyDtoH(&word, p, sizeof(word)));
+    cf_u64("word", word, 3);
+    one = allow(1, no);
+    OK("none", cuMemSetAccess(p, g, &one, 1));
+    pointer_access_is("none", p, no, no);
+}
+
 /* Mapped memory belongs to the device of its allocation, also without its handle and for each order of access. */
 CASE(devices_vmm_owner, CF_ALONE | CF_TWO)
 {
