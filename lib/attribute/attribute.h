@@ -52,6 +52,19 @@ static inline const CUevent *att_event(const CUlaunchAttribute *a)
                                                                   : NULL;
 }
 
+/* The flags of the record of that event; cuda.h allows none outside of graphs' event nodes. */
+static inline int att_event_flags(const CUlaunchAttribute *a)
+{
+    return a->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? a->value.programmaticEvent.flags
+                                                           : a->value.launchCompletionEvent.flags;
+}
+
+/* The lowest major compute capability of devices that serve an attribute that names an event. */
+static inline int att_event_capability(CUlaunchAttributeID id)
+{
+    return id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? 9 : 0;
+}
+
 /* The name of an object attribute, for error messages. */
 static inline const char *att_object_name(CUlaunchAttributeID id)
 {

@@ -4,6 +4,7 @@
  * them and nothing is sent. All other errors surface at the next synchronisation, as on a GPU.
  * Parameters are packed by the layout that came with the function, never guessed.
  */
+#include "../memory/memory.h"
 #include "launch.h"
 
 #include <stdlib.h>
@@ -239,9 +240,30 @@ CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
     return launch_submit("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
 }
 
-/* Copies the attributes. Attributes that name events or graph nodes are refused: they are not plain
- * data.
- */
+/* Checks an attribute that names an event, which is recorded behind the launch: see record_events(). */
+static CUresult check_event(const CUlaunchAttribute *a, CUstream stream)
+{
+    const CUevent event = *att_event(a);
+    const struct vcu_context *c = vcu_context_find(NULL);
+    CUresult res;
+
+    if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernelEx",
+                          "the event of launch attribute %s is not live", att_object_name(a->id));
+    if (c != NULL && vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] <
+                         att_event_capability(a->id))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
+                          "launch attribute %s is of compute capability %d.0", att_object_name(a->id),
+                          att_event_capability(a->id));
+    res = att_event_flags(a) != 0 ? CUDA_ERROR_INVALID_VALUE : vcu_event_launch_ok(event, stream);
+    return res == CUDA_SUCCESS
+               ? res
+               : VCU_REFUSE(res, "cuLaunchKernelEx", "the event of launch attribute %s cannot be recorded so",
+                            att_object_name(a->id));
+}
+
+/* Copies the attributes. Those that name events are not sent; that of a graph node is refused, as it is
+ * not plain data. */
 static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch *l)
 {
     if (config->numAttrs > VCU_MAX_LAUNCH_ATTRIBUTES || (config->numAttrs != 0 && config->attrs == NULL))
@@ -251,9 +273,13 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
 
         if (a->id == CU_LAUNCH_ATTRIBUTE_IGNORE || !att_launch_active(a))
             continue;
-        if (att_event(a) != NULL && !vgp_handle_live((uintptr_t)*att_event(a), VGP_H_EVENT))
-            return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernelEx",
-                              "the event of launch attribute %s is not live", att_object_name(a->id));
+        if (att_event(a) != NULL) {
+            CUresult res = check_event(a, config->hStream);
+
+            if (res != CUDA_SUCCESS)
+                return res;
+            continue;
+        }
         if (att_launch_class(a->id) == ATT_OBJECT)
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
                               "launch attribute %s is not served", att_object_name(a->id));
@@ -270,6 +296,20 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
         l->attributes++;
     }
     return CUDA_SUCCESS;
+}
+
+/* Records the events of a launch behind its kernel: cuda.h lets a dependent wait until it is complete. */
+static CUresult record_events(const CUlaunchConfig *config)
+{
+    CUresult res = CUDA_SUCCESS;
+
+    for (unsigned i = 0; res == CUDA_SUCCESS && i < config->numAttrs; i++) {
+        const CUevent *event = att_event(&config->attrs[i]);
+
+        if (event != NULL)
+            res = vcu_cuEventRecordWithFlags(*event, config->hStream, 0);
+    }
+    return res;
 }
 
 CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
@@ -294,7 +334,8 @@ CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
     res = take_attributes(config, &l);
     if (res != CUDA_SUCCESS)
         return res;
-    return launch_submit("cuLaunchKernelEx", f, &l, kernelParams, extra);
+    res = launch_submit("cuLaunchKernelEx", f, &l, kernelParams, extra);
+    return res == CUDA_SUCCESS ? record_events(config) : res;
 }
 
 /* ---- clusters ------------------------------------------------------------------------------- */

@@ -57,6 +57,26 @@ CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 /* Data of the handle of an event that other processes may have. */
 static char interprocess;
+/* Events that measure time, a bit for each index of a handle. */
+static _Atomic uint64_t timed[VGP_HANDLE_INDEX_MAX / 64];
+
+static void note_timing(CUevent event, bool measures)
+{
+    const uint64_t index = VGP_HANDLE_INDEX((uintptr_t)event) % VGP_HANDLE_INDEX_MAX;
+    const uint64_t bit = UINT64_C(1) << index % 64;
+
+    if (measures)
+        atomic_fetch_or_explicit(&timed[index / 64], bit, memory_order_relaxed);
+    else
+        atomic_fetch_and_explicit(&timed[index / 64], ~bit, memory_order_relaxed);
+}
+
+static bool measures_time(CUevent event)
+{
+    const uint64_t index = VGP_HANDLE_INDEX((uintptr_t)event) % VGP_HANDLE_INDEX_MAX;
+
+    return (atomic_load_explicit(&timed[index / 64], memory_order_relaxed) >> index % 64 & 1) != 0;
+}
 
 CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
@@ -71,6 +91,8 @@ CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
     res = vgp_call_cuEventCreate(phEvent, Flags);
     if (res == CUDA_SUCCESS && (Flags & CU_EVENT_INTERPROCESS))
         vcu_handle_set_data((uintptr_t)*phEvent, VGP_H_EVENT, &interprocess);
+    if (res == CUDA_SUCCESS)
+        note_timing(*phEvent, (Flags & CU_EVENT_DISABLE_TIMING) == 0);
     return res;
 }
 
@@ -102,6 +124,14 @@ static CUresult check_record(CUevent event, CUstream stream)
 static bool is_interprocess(CUevent event)
 {
     return vcu_handle_data((uintptr_t)event, VGP_H_EVENT) == &interprocess;
+}
+
+CUresult vcu_event_launch_ok(CUevent event, CUstream stream)
+{
+    CUresult res = check_record(event, stream);
+
+    return res == CUDA_SUCCESS && (is_interprocess(event) || measures_time(event)) ? CUDA_ERROR_INVALID_VALUE
+                                                                                   : res;
 }
 
 CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)

@@ -203,4 +203,8 @@ CUresult vcu_allocation_create(uint64_t handle, size_t size, const CUmemAllocati
 /* How lib/driver/external_memory.h maps and unmaps. */
 extern const struct cua_memory_ops vcu_memory_ops;
 
+/* Checks that a launch in the stream may record the event: it measures no time, and other processes
+ * do not have it. */
+CUresult vcu_event_launch_ok(CUevent event, CUstream stream);
+
 #endif

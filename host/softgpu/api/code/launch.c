@@ -63,14 +63,38 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
     return launch_request(&q);
 }
 
-static CUresult refuse_object(const CUlaunchAttribute *a)
+/* Checks an attribute that names an event, which is recorded behind the launch in `stream`: see
+   record_events(). */
+static CUresult check_event(struct sg_ctx *ctx, CUstream stream, const CUlaunchAttribute *a)
 {
-    const CUevent *event = att_event(a);
-    SG_AUTO struct sg_event *e = event ? SG_LOOKUP(*event, SG_T_EVENT) : NULL;
+    SG_AUTO struct sg_event *e = SG_LOOKUP(*att_event(a), SG_T_EVENT);
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r;
 
-    if (event && !e)
+    if (!e)
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch attribute %s: no event", att_object_name(a->id));
-    return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id));
+    if (sg_cc(ctx->device) < 10 * att_event_capability(a->id))
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id));
+    r = sg_stream_get(ctx, stream, &s);
+    if (r == CUDA_SUCCESS && e->obj.owner != s->ctx)
+        r = CUDA_ERROR_INVALID_HANDLE;
+    if (r == CUDA_SUCCESS && (att_event_flags(a) || !(e->flags & CU_EVENT_DISABLE_TIMING) || e->ipc))
+        r = CUDA_ERROR_INVALID_VALUE;
+    return r;
+}
+
+/* Records the events of a launch behind its kernel: cuda.h lets a dependent wait until it is complete. */
+static CUresult record_events(const CUlaunchConfig *c, CUstream stream)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < c->numAttrs; i++) {
+        const CUevent *event = att_event(&c->attrs[i]);
+
+        if (event)
+            r = cuEventRecordWithFlags(*event, stream, 0);
+    }
+    return r;
 }
 
 /*
@@ -79,7 +103,7 @@ static CUresult refuse_object(const CUlaunchAttribute *a)
  * PROGRAMMATIC_STREAM_SERIALIZATION; for PREFERRED_CLUSTER_DIMENSION see
  * check_preferred_cluster().)
  */
-static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttribute *a)
+static CUresult apply_attribute(struct sg_ctx *ctx, struct sg_launch_request *q, const CUlaunchAttribute *a)
 {
     if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
         q->cooperative = a->value.cooperative != 0;
@@ -92,7 +116,11 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
     case ATT_PLAIN:
         return CUDA_SUCCESS;
     case ATT_OBJECT:
-        return att_launch_active(a) ? refuse_object(a) : CUDA_SUCCESS;
+        if (att_event(a))
+            return check_event(ctx, q->stream, a);
+        if (!att_launch_active(a))
+            return CUDA_SUCCESS;
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id));
     default:
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is unknown or not for launches",
                        (int)a->id);
@@ -129,7 +157,6 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
                           CUstream stream)
 {
     SG_CTX(ctx);
-    (void)ctx;
     if (!c || c->numAttrs > SG_ATTRS_MAX || (c->numAttrs && !c->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_launch_request q = {f,
@@ -145,14 +172,16 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
                                   NULL};
 
     for (unsigned i = 0; i < c->numAttrs; i++) {
-        CUresult r = apply_attribute(&q, &c->attrs[i]);
+        CUresult r = apply_attribute(ctx, &q, &c->attrs[i]);
 
         if (r != CUDA_SUCCESS)
             return r;
     }
     CUresult r = check_preferred_cluster(c, &q);
 
-    return r == CUDA_SUCCESS ? launch_request(&q) : r;
+    if (r == CUDA_SUCCESS)
+        r = launch_request(&q);
+    return r == CUDA_SUCCESS ? record_events(c, stream) : r;
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,

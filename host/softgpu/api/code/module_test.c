@@ -367,7 +367,7 @@ static void test_launch_forms(void **state)
     attrs[1] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
     IS(cuLaunchKernelEx(&cfg, f, args, NULL), INVALID_HANDLE);
     OK(cuEventCreate(&attrs[1].value.programmaticEvent.event, CU_EVENT_DISABLE_TIMING));
-    IS(cuLaunchKernelEx(&cfg, f, args, NULL), NOT_SUPPORTED);
+    IS(cuLaunchKernelEx(&cfg, f, args, NULL), NOT_SUPPORTED); /* before 9.0 */
     assert_non_null(strstr(detail(), "PROGRAMMATIC_EVENT"));
     attrs[1].id = (CUlaunchAttributeID)77;
     IS(cuLaunchKernelEx(&cfg, f, args, NULL), INVALID_VALUE);

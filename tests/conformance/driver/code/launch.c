@@ -91,6 +91,98 @@ CASE(launch_attribute_each, CF_CTX)
     OK("sync", cuCtxSynchronize());
 }
 
+/* An event of a launch is recorded once the kernel has begun, at the latest behind it; PROGRAMMATIC_EVENT
+ * is of compute capability 9.0 on (cuda.h, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT). */
+static void launch_event(CUlaunchAttributeID id, const char *of)
+{
+    const unsigned flags[] = {CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS};
+    CUlaunchAttribute a = {.id = id};
+    CUlaunchConfig c = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1};
+    CUevent good = NULL, bad = NULL;
+    CUevent *event = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? &a.value.programmaticEvent.event
+                                                                  : &a.value.launchCompletionEvent.event;
+    int *record = id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ? &a.value.programmaticEvent.flags
+                                                               : &a.value.launchCompletionEvent.flags;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUdeviceptr p = 0;
+    CUstream other = NULL;
+    CUgraph g = NULL;
+    unsigned n = 64, v = 7, out = 0;
+    void *params[] = {&p, &n, &v};
+    size_t nodes = 0;
+    char name[64];
+
+#define NAMED(what) (snprintf(name, sizeof(name), "%s_%s", of, what), name)
+    c.blockDimZ = 1;
+    c.attrs = &a;
+    c.numAttrs = 1;
+    NEED(cuStreamCreate(&c.hStream, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, 256));
+    NEED(cuEventCreate(&good, CU_EVENT_DISABLE_TIMING));
+    for (int i = 0; i < 2; i++) {
+        NEED(cuEventCreate(&bad, flags[i]));
+        *event = bad;
+        /* the manual names no result */
+        RC_IN(NAMED(i ? "interprocess" : "timing"), cuLaunchKernelEx(&c, cf_func("k_fill"), params, NULL),
+              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
+        NEED(cuEventDestroy(bad));
+    }
+    *event = good;
+    *record = CU_EVENT_RECORD_EXTERNAL;
+    RC(NAMED("external"), cuLaunchKernelEx(&c, cf_func("k_fill"), params, NULL), CUDA_ERROR_INVALID_VALUE);
+    *record = 0;
+    OK(NAMED("launch"), cuLaunchKernelEx(&c, cf_func("k_fill"), params, NULL));
+    OK(NAMED("wait"), cuStreamWaitEvent(other, good, 0));
+    OK(NAMED("sync"), cuEventSynchronize(good));
+    NEED(cuStreamSynchronize(c.hStream));
+    OK(NAMED("query"), cuEventQuery(good));
+    NEED(cuMemcpyDtoH(&out, p + 252, 4));
+    snprintf(name, sizeof(name), "%s_ran", of);
+    cf_u64(name, out, v + 63);
+    /* In a capture the event joins another stream. */
+    NEED(cuStreamBeginCapture(c.hStream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(NAMED("captured"), cuLaunchKernelEx(&c, cf_func("k_fill"), params, NULL));
+    OK(NAMED("captured_wait"), cuStreamWaitEvent(other, good, 0));
+    NEED(cuStreamIsCapturing(other, &status));
+    snprintf(name, sizeof(name), "%s_joined", of);
+    cf_u64(name, status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(NAMED("captured_join"), cuEventRecord(good, other));
+    OK(NAMED("captured_back"), cuStreamWaitEvent(c.hStream, good, 0));
+    OK(NAMED("captured_end"), cuStreamEndCapture(c.hStream, &g));
+    NEED(cuGraphGetNodes(g, NULL, &nodes));
+    snprintf(name, sizeof(name), "%s_nodes", of);
+    cf_u64(name, nodes, 1);
+    NEED(cuGraphDestroy(g));
+    NEED(cuEventDestroy(good));
+    NEED(cuStreamDestroy(other));
+    NEED(cuStreamDestroy(c.hStream));
+    NEED(cuMemFree(p));
+#undef NAMED
+}
+
+CASE(launch_events, CF_CTX)
+{
+    CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
+    CUlaunchConfig c = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1};
+    CUdevice dev;
+    int major = 0;
+
+    launch_event(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, "completion");
+    NEED(cuCtxGetDevice(&dev));
+    NEED(cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev));
+    if (major >= 9) {
+        launch_event(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, "programmatic");
+        return;
+    }
+    c.blockDimZ = 1;
+    c.attrs = &a;
+    c.numAttrs = 1;
+    NEED(cuEventCreate(&a.value.programmaticEvent.event, CU_EVENT_DISABLE_TIMING));
+    RC("programmatic_early", cuLaunchKernelEx(&c, cf_func("k_nop"), NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    NEED(cuEventDestroy(a.value.programmaticEvent.event));
+}
+
 CASE(launch_params_wrong, CF_CTX)
 {
     CUfunction fill = cf_func("k_fill");
