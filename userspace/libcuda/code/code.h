@@ -225,6 +225,8 @@ CUresult vcu_priority_range(int *least, int *greatest);
 
 /* ---- lookup.c ---- */
 
+/* Checks that the worker takes a name of this length; a longer name is not found. */
+CUresult vcu_name_sent(const char *call, const char *name);
 /* Returns an address and enters it in the table, so that copies recognise it as device memory. A
  * managed variable is managed for the program too, whichever call finds it. */
 CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint64_t size,

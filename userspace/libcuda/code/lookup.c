@@ -59,6 +59,15 @@ static int device_now(void)
     return c == NULL ? 0 : c->device;
 }
 
+CUresult vcu_name_sent(const char *call, const char *name)
+{
+    const size_t most = vcu.worker_minor >= 11 ? 32767 : 4095;
+
+    if (strnlen(name, most + 1) <= most)
+        return CUDA_SUCCESS;
+    return VCU_REFUSE(CUDA_ERROR_NOT_FOUND, call, "a name of more than %zu bytes", most);
+}
+
 /* Looks a function or kernel up by name; the same name gives the same handle. */
 static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint64_t *handle)
 {
@@ -79,8 +88,10 @@ static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint6
     f = find_known(u, name);
     if (f != NULL)
         goto found;
-    h = vgp_handle_mint(type);
-    res = h == 0   ? CUDA_ERROR_OUT_OF_MEMORY
+    res = vcu_name_sent(kernel ? "cuLibraryGetKernel" : "cuModuleGetFunction", name);
+    h = res == CUDA_SUCCESS ? vgp_handle_mint(type) : 0;
+    res = res != CUDA_SUCCESS ? res
+          : h == 0            ? CUDA_ERROR_OUT_OF_MEMORY
           : kernel ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h, (CUlibrary)(uintptr_t)u->handle,
                                                   name, device, attributes, &n_attributes, layout, &n_params)
                    : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h, (CUmodule)(uintptr_t)u->handle,
@@ -339,8 +350,9 @@ CUresult vcu_module_variable(const char *call, CUmodule hmod, const char *name, 
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = name == NULL || *name == '\0' ? CUDA_ERROR_INVALID_VALUE
-                                        : vgp_call_vgpModuleGetGlobal(hmod, name, at, size);
+    res = name == NULL || *name == '\0' ? CUDA_ERROR_INVALID_VALUE : vcu_name_sent(call, name);
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_vgpModuleGetGlobal(hmod, name, at, size);
     if (res == CUDA_SUCCESS)
         res = vcu_give_variable(call, (uintptr_t)hmod, *at, *size, NULL, NULL);
     vcu_context_return(borrowed);
@@ -377,6 +389,9 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
         return res;
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
+    res = vcu_name_sent("cuLibraryGetManaged", name);
+    if (res != CUDA_SUCCESS)
+        return res;
     /* The runtime queries before it has a context: managed variables belong to all contexts. */
     if (vcu_owner_context() == 0) {
         res = borrow_context();

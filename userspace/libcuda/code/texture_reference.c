@@ -113,8 +113,8 @@ CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface
         return r;
     if (out == NULL || name == NULL || *name == '\0')
         r = CUDA_ERROR_INVALID_VALUE;
-    else if (strlen(name) > 4095)
-        r = CUDA_ERROR_NOT_FOUND;
+    else
+        r = vcu_name_sent(surface ? "cuModuleGetSurfRef" : "cuModuleGetTexRef", name);
     if (r == CUDA_SUCCESS) {
         pthread_mutex_lock(&u->lock);
         r = u->gone ? CUDA_ERROR_INVALID_HANDLE : of_module(u, name, surface, handle);
