@@ -79,6 +79,25 @@ static bool keeps_sides(struct sg_program *p, CUgraphNode node, struct sg_op *op
     return !st || st->type != CU_GRAPH_NODE_TYPE_MEMCPY || !st->gop || same_sides(op, st->gop->op);
 }
 
+/* Documented for memsets: of several rows only address and value may change, and the number of rows of
+   none. */
+static bool same_rows(struct sg_op *a, struct sg_op *b)
+{
+    CUDA_MEMSET_NODE_PARAMS p, q;
+
+    sg_set_describe(a, &p);
+    sg_set_describe(b, &q);
+    return p.height == q.height &&
+           (p.height == 1 || (p.width == q.width && p.elementSize == q.elementSize && p.pitch == q.pitch));
+}
+
+static bool keeps_rows(struct sg_program *p, CUgraphNode node, struct sg_op *op)
+{
+    const struct sg_step *st = find_step(p, node);
+
+    return !st || st->type != CU_GRAPH_NODE_TYPE_MEMSET || !st->gop || same_rows(op, st->gop->op);
+}
+
 CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op)
 {
     struct sg_graph_op *gop = sg_graph_op_new(op);
@@ -93,6 +112,8 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
     if (r == CUDA_SUCCESS && for_device(x))
         r = sg_device_graph_check_op(x->obj.owner, type, gop->op);
     if (r == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY && !keeps_sides(x->program, hNode, gop->op))
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMSET && !keeps_rows(x->program, hNode, gop->op))
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
         r = replace_step(x, hNode, type, gop);
@@ -232,15 +253,6 @@ CUresult sgd_cuGraphExecKernelNodeSetParams_v2(struct sg_ctx *ctx, CUgraphExec h
     pthread_mutex_unlock(&sg_graph_lock);
     r = sg_launch_op(sg_current_self(ctx), nodeParams, &kept, &op);
     return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op) : r;
-}
-
-static bool same_rows(struct sg_op *a, struct sg_op *b)
-{
-    CUDA_MEMSET_NODE_PARAMS p, q;
-
-    sg_set_describe(a, &p);
-    sg_set_describe(b, &q);
-    return (p.height > 1) == (q.height > 1);
 }
 
 /* The properties of a step that an update cannot change, according to cuda.h. */

@@ -406,3 +406,59 @@ CASE(gnode_child, CF_CTX)
     NEED(cuMemFree(p));
     NEED(cuStreamDestroy(s));
 }
+
+/* What an executable graph's memset may change (cuda.h, cuGraphExecMemsetNodeSetParams). */
+CASE(gnode_memset_rows, CF_CTX)
+{
+    CUdeviceptr p = words(N);
+    CUDA_MEMSET_NODE_PARAMS row = {.dst = p, .elementSize = 4, .value = 1, .width = 8, .height = 1};
+    CUDA_MEMSET_NODE_PARAMS rows = {
+        .dst = p, .pitch = 64, .elementSize = 4, .value = 2, .width = 8, .height = 2};
+    CUDA_MEMSET_NODE_PARAMS to;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphNode one = NULL, two = NULL;
+    CUstream s = new_stream();
+    CUgraphExec x = NULL;
+    CUgraph g = NULL;
+    uint32_t word[20] = {0};
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddMemsetNode(&one, g, NULL, 0, &row, current()));
+    NEED(cuGraphAddMemsetNode(&two, g, &one, 1, &rows, current()));
+    NEED(cuGraphInstantiate(&x, g, 0));
+    to = rows;
+    RC("row_height", cuGraphExecMemsetNodeSetParams(x, one, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    to = row;
+    RC("rows_height", cuGraphExecMemsetNodeSetParams(x, two, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    to = rows;
+    to.width = 4;
+    RC("rows_width", cuGraphExecMemsetNodeSetParams(x, two, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuGraphMemsetNodeSetParams(two, &to));
+    RC("update_width", cuGraphExecUpdate(x, g, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    cf_u64("update_width_why", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED);
+    to = rows;
+    to.pitch = 128;
+    RC("rows_pitch", cuGraphExecMemsetNodeSetParams(x, two, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    to = rows;
+    to.elementSize = 1;
+    to.width = 32;
+    RC("rows_element", cuGraphExecMemsetNodeSetParams(x, two, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    to = rows;
+    to.height = 3;
+    RC("rows_more", cuGraphExecMemsetNodeSetParams(x, two, &to, current()), CUDA_ERROR_INVALID_VALUE);
+    to = rows;
+    to.value = 3;
+    to.dst = p + 4;
+    OK("rows_value", cuGraphExecMemsetNodeSetParams(x, two, &to, current()));
+    to = row;
+    to.value = 5;
+    OK("row_value", cuGraphExecMemsetNodeSetParams(x, one, &to, current()));
+    OK("launch", cuGraphLaunch(x, s));
+    NEED(cuStreamSynchronize(s));
+    NEED(cuMemcpyDtoH(word, p, sizeof(word)));
+    cf_true("right", word[0] == 5 && word[1] == 3 && word[8] == 3 && word[9] == 0 && word[17] == 3);
+    NEED(cuGraphExecDestroy(x));
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(s));
+    NEED(cuMemFree(p));
+}
