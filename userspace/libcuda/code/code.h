@@ -32,8 +32,9 @@ struct vcu_func {
     int device;                          /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
-    _Atomic bool launched; /* a launch of it has been issued successfully */
-    _Atomic bool in_node;  /* a node that launches it has been added successfully */
+    _Atomic bool launched;  /* a launch of it has been issued successfully */
+    _Atomic bool in_node;   /* a node that launches it has been added successfully */
+    _Atomic uint64_t block; /* the block accepted so far, 0 = none: see vcu_block_known() */
     uint32_t param_count;
     uint32_t param_bytes; /* size of the packed parameter buffer */
     struct vcu_param *params;

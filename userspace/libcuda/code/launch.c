@@ -144,6 +144,30 @@ bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before)
            !needs_clusters(f);
 }
 
+#define BLOCK_ANY UINT64_MAX
+
+/* Of a block that vcu_launch_check() accepts; never 0. */
+static uint64_t block_shape(const uint32_t block[3])
+{
+    return (uint64_t)block[0] << 32 | (uint64_t)block[1] << 16 | block[2];
+}
+
+bool vcu_block_known(const struct vcu_func *f, const uint32_t block[3])
+{
+    const uint64_t known = atomic_load_explicit(&f->block, memory_order_relaxed);
+
+    return known == BLOCK_ANY || known == block_shape(block);
+}
+
+void vcu_block_accepted(struct vcu_func *f, const uint32_t block[3])
+{
+    const uint64_t shape = block_shape(block);
+    uint64_t known = 0;
+
+    if (!atomic_compare_exchange_strong(&f->block, &known, shape) && known != shape)
+        atomic_store_explicit(&f->block, BLOCK_ANY, memory_order_relaxed);
+}
+
 static CUresult launch_submit(const char *call, CUfunction func, struct vcu_launch *l, void **params,
                               void **extra)
 {
@@ -189,7 +213,8 @@ static CUresult launch_submit(const char *call, CUfunction func, struct vcu_laun
     }
     /* The driver loads or compiles a function at its first launch, which therefore shows whether
      * there is code for this GPU at all. Later launches do not wait. */
-    if (!atomic_load_explicit(&f->launched, memory_order_relaxed) || needs_clusters(f))
+    if (!atomic_load_explicit(&f->launched, memory_order_relaxed) || needs_clusters(f) ||
+        !vcu_block_known(f, l->block))
         l->flags |= VGP_LAUNCH_REPLY;
     reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
     intent.posted = !reply && vcu_capture_post(l->stream);
@@ -201,8 +226,10 @@ static CUresult launch_submit(const char *call, CUfunction func, struct vcu_laun
         free(buffer);
     if (res == CUDA_SUCCESS && reply)
         res = vgp_recv_vgpLaunch(&s);
-    if (res == CUDA_SUCCESS && reply)
+    if (res == CUDA_SUCCESS && reply) {
         atomic_store_explicit(&f->launched, true, memory_order_relaxed);
+        vcu_block_accepted(f, l->block);
+    }
     /* CUDA_LAUNCH_BLOCKING: the launch waits for the kernel, and returns its errors. A capture runs nothing. */
     if (__builtin_expect(vcu.launch_blocking, 0) && res == CUDA_SUCCESS && !vcu_stream_captured(l->stream))
         res = vgp_call_cuStreamSynchronize(l->stream);

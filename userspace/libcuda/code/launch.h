@@ -29,6 +29,13 @@ CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
  * function has been accepted by another call than a launch. */
 bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before);
 /*
+ * A function with .reqntid takes blocks of one shape, which no attribute tells. True: blocks of this
+ * shape have been accepted, or those of two shapes. Else the launch needs a reply, and then
+ * vcu_block_accepted().
+ */
+bool vcu_block_known(const struct vcu_func *f, const uint32_t block[3]);
+void vcu_block_accepted(struct vcu_func *f, const uint32_t block[3]);
+/*
  * Packs kernelParams into buffer (at least f->param_bytes long) or takes the buffer of `extra`.
  * CUDA_ERROR_INVALID_VALUE: both or neither given, an unknown extra id, too large.
  */

@@ -243,8 +243,9 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
     if (buffer == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
-    if (res == CUDA_SUCCESS && vcu_build_post(w, size == f->param_bytes && vcu_launch_sure(f, &f->in_node) &&
-                                                     kernel_context_sure(owner, at)))
+    if (res == CUDA_SUCCESS &&
+        vcu_build_post(w, size == f->param_bytes && vcu_launch_sure(f, &f->in_node) &&
+                              vcu_block_known(f, l.block) && kernel_context_sure(owner, at)))
         where.op = VGP_NODE_POST;
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphKernelNode(VGP_WHERE(&where), func, p->func != NULL ? NULL : p->ctx,
@@ -252,6 +253,8 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
                                           p->blockDimZ, p->sharedMemBytes, data, size, node);
     if (res == CUDA_SUCCESS && vgp_where_adds(w))
         atomic_store_explicit(&f->in_node, true, memory_order_relaxed);
+    if (res == CUDA_SUCCESS)
+        vcu_block_accepted(f, l.block);
     free(buffer);
     return res;
 }

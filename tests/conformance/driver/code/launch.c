@@ -183,6 +183,49 @@ CASE(launch_events, CF_CTX)
     NEED(cuEventDestroy(a.value.programmaticEvent.event));
 }
 
+/* A launch whose block is not the one that .reqntid requires fails itself, also behind good ones. */
+CASE(launch_required_block, CF_CTX)
+{
+    static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                              ".visible .entry k_required() .reqntid 64, 2, 1 { ret; }\n"
+                              ".visible .entry k_bounded() .maxntid 128, 1, 1 { ret; }\n";
+    CUmodule m = NULL;
+    CUfunction f = NULL, bounded = NULL;
+    CUDA_KERNEL_NODE_PARAMS node = {
+        .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimY = 2, .blockDimZ = 1};
+    CUgraphNode n = NULL;
+    CUgraph g = NULL;
+    size_t nodes = 0;
+
+    NEED(cuModuleLoadData(&m, ptx));
+    NEED(cuModuleGetFunction(&f, m, "k_required"));
+    NEED(cuModuleGetFunction(&bounded, m, "k_bounded"));
+    node.func = f;
+    for (int i = 0; i < 3; i++) {
+        OK("right", cuLaunchKernel(f, 1, 1, 1, 64, 2, 1, 0, NULL, NULL, NULL));
+        RC("fewer", cuLaunchKernel(f, 1, 1, 1, 32, 2, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+        RC("turned", cuLaunchKernel(f, 1, 1, 1, 2, 64, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+        RC("flat", cuLaunchKernel(f, 1, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+        OK("bounded", cuLaunchKernel(bounded, 1, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
+        OK("bounded_fewer", cuLaunchKernel(bounded, 1, 1, 1, 32 + (unsigned)i, 2, 1, 0, NULL, NULL, NULL));
+        RC("bounded_more", cuLaunchKernel(bounded, 1, 1, 1, 129, 1, 1, 0, NULL, NULL, NULL),
+           CUDA_ERROR_INVALID_VALUE);
+    }
+    OK("sync", cuCtxSynchronize());
+    /* The same for nodes. */
+    NEED(cuGraphCreate(&g, 0));
+    for (int i = 0; i < 2; i++) {
+        node.blockDimX = 64;
+        OK("node", cuGraphAddKernelNode(&n, g, NULL, 0, &node));
+        node.blockDimX = 32;
+        RC("node_fewer", cuGraphAddKernelNode(&n, g, NULL, 0, &node), CUDA_ERROR_INVALID_VALUE);
+    }
+    NEED(cuGraphGetNodes(g, NULL, &nodes));
+    cf_u64("nodes", nodes, 2);
+    NEED(cuGraphDestroy(g));
+    NEED(cuModuleUnload(m));
+}
+
 CASE(launch_params_wrong, CF_CTX)
 {
     CUfunction fill = cf_func("k_fill");
