@@ -3,12 +3,12 @@
  * Broker for tests of the QEMU device: a vhost-user back end without CUDA.
  *
  *   fake-broker SOCKET [magic=N] [abi=N] [clients=N] [runs=N] [window=N]
- *               [vram=N] [pin=N] [reserved=N] [lacks=N] [silent=N]
+ *               [vram=N] [pin=N] [reserved=N] [lacks=N] [adds=N] [silent=N]
  *
  * Listens on SOCKET, accepts one connection and reports received messages, one
  * event per line on stdout. The values are the fields of the offered
- * configuration; lacks: mask of virtio features not offered; silent: number of
- * messages after which the broker stops reading. Every request on the control
+ * configuration; lacks: mask of virtio features not offered, adds: of further
+ * ones offered; silent: number of messages after which the broker stops reading. Every request on the control
  * queue is answered with VGPU_S_OK. Commands on stdin, answered by a line:
  *
  *   peek OFFSET         byte of the client windows -> "peek VALUE"
@@ -46,7 +46,7 @@ static struct watch {
     void *data;
 } watches[MAX_WATCHES];
 static struct vgpu_config offer;
-static uint64_t lacks;
+static uint64_t lacks, adds;
 static unsigned long silent;
 static VuDev dev;
 static uint64_t window_size; /* bytes, size of the memfd received */
@@ -97,7 +97,7 @@ static uint64_t get_features(VuDev *d)
 {
     return (1ull << VIRTIO_F_VERSION_1 | 1ull << VGPU_F_PIN |
             1ull << VGPU_F_PING |
-            1ull << VHOST_USER_F_PROTOCOL_FEATURES) & ~lacks;
+            1ull << VHOST_USER_F_PROTOCOL_FEATURES | adds) & ~lacks;
 }
 
 static uint64_t get_protocol_features(VuDev *d)
@@ -305,6 +305,8 @@ static bool parse_option(const char *arg)
         silent = v;
     } else if (!strcmp(name, "lacks")) {
         lacks = v;
+    } else if (!strcmp(name, "adds")) {
+        adds = v;
     } else {
         return false;
     }

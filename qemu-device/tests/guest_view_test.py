@@ -56,6 +56,29 @@ def pci_layout(env):
     expect(d.cfg_read(0x20) & 0xf == 0xc, "BAR 4 is not 64 bit, prefetchable")
 
 
+class HighDriver(Driver):
+    """A BAR of any size is aligned here."""
+
+    WINDOW = 64 << 30
+
+
+@test
+def sizes_of_the_windows(env):
+    """BAR, capability and memory have one size: the next power of two, also where it does not fit into 32 bits."""
+    for clients, window, size in ((1, 4, 4), (3, 4, 16), (254, 16, 4096), (3, 1024, 4096), (5, 1024, 8192), (33, 1024, 65536)):
+        b = env.broker(window=window * MIB)
+        q = env.vm(DEVICE + ",clients=%d,window-size=%dM" % (clients, window)).start()
+        d = HighDriver(q)
+        said = "%d clients of %d MiB: " % (clients, window)
+        expect(d.bar_size(4) == size * MIB, said + "BAR of %d" % d.bar_size(4))
+        expect(d.shm == (1, 4, 0, size * MIB), said + str(d.shm))
+        expect(d.config()[4] == window * MIB, said + "window of %d" % d.config()[4])
+        d.start(1)
+        b.wait("window ")
+        expect(b.field("window ")["size"] == size * MIB, said + b.lines[-1])
+        q.quit()
+
+
 @test
 def features_are_those_of_the_broker(env):
     env.broker()
@@ -65,6 +88,20 @@ def features_are_those_of_the_broker(env):
     expect(f >> 32 & 1, "VERSION_1")
     expect(not f >> 40 & 1, "RING_RESET")
     expect(not f >> 33 & 1, "IOMMU_PLATFORM")
+
+
+@test
+def features_of_a_broker_that_has_every_one(env):
+    """The guest gets those that the device can pass on: not the reset of a single queue, nor any that it does not know."""
+    b = env.broker(adds=(1 << 64) - 1)
+    d = Driver(env.vm().start())
+    b.wait("config ")
+    f = d.features()
+    passed_on = {0, 1, 28, 29, 32}  # PIN, PING, INDIRECT_DESC, EVENT_IDX, VERSION_1
+    may_be = {24, 27}  # NOTIFY_ON_EMPTY, ANY_LAYOUT: QEMU's own, without effect for such a device
+    have = {n for n in range(64) if f >> n & 1}
+    expect(passed_on <= have, "not offered: %s" % sorted(passed_on - have))
+    expect(have <= passed_on | may_be, "offered: %s" % sorted(have - passed_on - may_be))
 
 
 @test
