@@ -11,7 +11,9 @@
  * and failure, creates, drops and keeps the handles of its description, on both sides; T9 the
  * description of a call and of its fields matches the tables read by worker, library and replay;
  * T10 a reply with one element more than the maximum is refused, and an image in the record whose
- * size differs from the record's. Device ordinals differ on the wire, per direction. The cases are
+ * size differs from the record's; T11 a call that the library cannot send, or refuses to, returns the
+ * reason, sends nothing and keeps no new handle; T12 a C type of another size is refused, and lists
+ * that belong together and differ in length. Device ordinals differ on the wire, per direction. The cases are
  * generated from the description for each run (gen/templates/roundtrip.py).
  */
 #include <stdarg.h>
@@ -339,9 +341,16 @@ bool vgp_submit_silent(struct vgp_submit *s, uint32_t since, uint64_t dst, uint6
     return false;
 }
 
+/* T11: the next submission fails. */
+static bool submit_fails;
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     (void)want_reply;
+    if (submit_fails) {
+        submit_fails = false;
+        return CUDA_ERROR_UNKNOWN;
+    }
     CHECK(bytes <= ARGS_MAX, "T6: record fits");
     CHECK(call == case_call, "its own number");
     CHECK(s->intent.observed == (case_waits ? VGP_OBSERVED_WAITS : VGP_OBSERVED_ANY) && !s->intent.posted &&
@@ -471,6 +480,20 @@ static __attribute__((unused)) void check_image_size(uint32_t size_at)
     }
 }
 
+/* T11, before and after a call that is to fail in the library. */
+static void begin_not_sent(bool submission)
+{
+    submit_fails = submission;
+    memset(&handles, 0, sizeof(handles));
+}
+
+static void check_not_sent(CUresult r)
+{
+    CHECK(r != CUDA_SUCCESS && !submit_fails, "T11: the result");
+    CHECK(seen.calls == 1, "T11: nothing is sent");
+    CHECK(handles.minted == handles.dropped, "T11: no new handle is kept");
+}
+
 static void check_flags(uint32_t flags)
 {
     const uint32_t told = VGP_F_CONTEXT | VGP_F_WAIT | VGP_F_FILLS;
@@ -538,12 +561,16 @@ static void end_case(void)
         failed++;
 }
 
-/* Variable part of the arguments; exact: the length of a C type. max 0: a blob, left out. */
+/*
+ * Variable part of the arguments; listed: one of several arrays of the same length; exact: the size
+ * of a C type, bytes, or 0. max 0: a blob, left out.
+ */
 struct part {
     const char *name;
     size_t len_at;
     uint32_t elem, max;
-    bool text, exact;
+    bool text, listed;
+    size_t exact;
 };
 
 /* True if the record is refused with `elements` in part `which`, none in the rest (texts: NUL). */
@@ -574,12 +601,16 @@ static void one_over(const struct part *parts, unsigned n, uint32_t fixed)
     bool given = case_picky;
 
     for (unsigned i = 0; i < n; i++)
-        given |= parts[i].exact || !parts[i].max; /* a blob must have the record's size */
+        given |= parts[i].exact != 0 || !parts[i].max; /* a blob must have the record's size */
     for (unsigned i = 0; i < n && first_round; i++) {
         if (!parts[i].max)
             continue;
         CHECK(given || !refused_with(parts, n, i, parts[i].max, fixed), parts[i].name);
         CHECK(refused_with(parts, n, i, parts[i].max + 1, fixed), parts[i].name);
+        /* T12. No byte at all is no object. */
+        CHECK(parts[i].exact < 2 || refused_with(parts, n, i, (uint32_t)parts[i].exact - 1, fixed),
+              parts[i].name);
+        CHECK(!parts[i].listed || refused_with(parts, n, i, 1, fixed), parts[i].name);
     }
 }
 

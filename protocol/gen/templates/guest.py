@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """vgp_guest.[ch]: the guest's encoders: one function per call, plus send/recv halves for flex."""
+import re
+
 from templates.common import (BANNER, HANDLES, SCALARS, array_struct, elem_ctype, enc_params,
                               plist)
 
@@ -179,7 +181,7 @@ def call(c, d):
     body = encode(c, d)
     if m:
         drop = ''.join(f'vgp_handle_drop({p.name}_minted); ' for p in m)
-        body = [b.replace('        return r;', f'        {{ {drop}return r; }}') for b in body]
+        body = [re.sub(r'^( +)return (\w+);$', rf'\1{{ {drop}return \2; }}', b) for b in body]
     o += body
     if c.silent or c.node:
         o += ['    if (!want_reply)', '        return vgp_submit_async(s);']

@@ -218,9 +218,22 @@ def limits(c):
     parts = c.var_in
     if not any(p.type != 'blob' for p in parts):
         return []
+    listed = {n for s in c.work if s.kind == 'rows' for n in re.findall(r'\b(\w+)\[i\]', s.result)}
     rows = ', '.join(f'{{"{p.name}", offsetof(struct vgp_args_{c.name}, {p.name}_len), {p.elem}, {0 if p.type == "blob" else p.max}, '
-                     f'{"true" if p.type == "str" else "false"}, {"true" if "as" in p.attrs else "false"}}}' for p in parts)
+                     f'{"true" if p.type == "str" else "false"}, {"true" if p.name in listed else "false"}, '
+                     f'{"sizeof(" + p.attrs["as"] + ")" if "as" in p.attrs else "0"}}}' for p in parts)
     return [f'    static const struct part parts[] = {{{rows}}};', f'    one_over(parts, {len(parts)}, {c.args.size});']
+
+
+def not_sent(c, args):
+    """T11: the call where no record can be begun, and with each list a step longer than its maximum."""
+    call = f'        check_not_sent(vgp_call_{c.name}({", ".join(args)}));'
+    o = ['    if (first_round) {', '        begin_not_sent(true);', call]
+    for p in c.var_in:
+        if p.type in ('array', 'bytes'):
+            o += [f'        const uint32_t {p.name}_keep = in_{p.name}_len;', f'        in_{p.name}_len = {p.max + 1};',
+                  '        begin_not_sent(false);', call, f'        in_{p.name}_len = {p.name}_keep;']
+    return o + ['    }']
 
 
 def case(c, d):
@@ -237,6 +250,7 @@ def case(c, d):
     o.append(handles(c))
     o += compare(c, d)
     o += tables(c)
+    o += not_sent(c, args)
     o += limits(c)
     o += [f'    check_image_size(offsetof(struct vgp_args_{c.name}, {p.name}_size));' for p in c.var_in if p.type == 'blob']
     if c.worker == 'steps' and c.ret.size:  # refused by a step: no results
