@@ -81,8 +81,7 @@ static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *bac
         }
         poll(&pfd, 1, -1);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
-            /* Signals of the terminal (SI_KERNEL) have reached the program already. */
-            if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
+            if (vgpu_cli_sends_on(&si))
                 kill(program, (int)si.ssi_signo);
         }
     }

@@ -355,6 +355,7 @@ same "backend that fails: its last 12 lines" "29 40 12" \
     "$($run --backend "$work/many-words" true 2>&1 | grep -E '^    [0-9]+$' | awk 'NR == 1 { first = $1 } { last = $1 } END { print first, last, NR }')"
 same "run --gpus: each backend has a socket of its own" "3 3" \
     "$($run --gpus 3 sh -c 'IFS=:; set -- $VGPU_SOCKET; echo $# $(printf "%s\n" "$@" | sort -u | wc -l)')"
+. "$(dirname "$0")/run_test.sh"
 says "backend that cannot run" 125 "cannot run the backend" $run --backend "$work/lib/libcuda.so.1" true
 (exec $run sh -c 'kill -KILL $$') 2> /dev/null
 same "death by a signal is passed on" 137 $?

@@ -30,6 +30,14 @@ static pid_t children[CHILDREN_MAX];
 static char *temp_dir;
 static pid_t owner; /* process that made the folder; its forks never clean up */
 
+bool vgpu_cli_sends_on(const struct signalfd_siginfo *si)
+{
+    if (si->ssi_signo == SIGCHLD || si->ssi_signo == SIGWINCH)
+        return false;
+    /* The hangup of a terminal is told to the first process of its session only (ssh -t, xterm -e). */
+    return si->ssi_code != SI_KERNEL || (si->ssi_signo == SIGHUP && getsid(0) == getpid());
+}
+
 int vgpu_cli_signals(void)
 {
     sigset_t set;

@@ -133,6 +133,13 @@ bool vgpu_cli_file_has(const char *path, const char *text);
 /* Blocks the signals that the returned signalfd reports: SIGINT, SIGTERM, SIGHUP, SIGCHLD,
  * SIGWINCH. */
 int vgpu_cli_signals(void);
+
+/*
+ * True if the signal is to be sent on to a program in the same process group. Signals of the
+ * terminal's keys have reached the program already.
+ */
+struct signalfd_siginfo;
+bool vgpu_cli_sends_on(const struct signalfd_siginfo *si);
 /* Parent of the private folders of all vgpu processes, and the prefix of their names. */
 const char *vgpu_cli_temp_base(void);
 #define VGPU_CLI_TEMP_PREFIX "vgpu-run."

@@ -131,8 +131,7 @@ static bool wait_for(pid_t pid, int signals, int ms, int *status)
             return false;
         poll(&pfd, 1, ms < 0 ? -1 : (int)left);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
-            /* Signals of the terminal (SI_KERNEL) have reached the program already. */
-            if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
+            if (vgpu_cli_sends_on(&si))
                 kill(pid, (int)si.ssi_signo);
         }
     }
