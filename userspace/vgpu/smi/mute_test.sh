@@ -27,6 +27,11 @@ forms > "$work/muted.some"
 kill "$two"
 wait "$two" 2> /dev/null
 forms > "$work/muted.all"
+rm -f "$work/muted.ready"
+/usr/bin/python3 "$work/asked.py" "$work/muted.ready" "@vgpu-backend.status.4194305" 4194305 /run/a.sock & liar=$!
+for _ in $(seq 600); do [ -s "$work/muted.ready" ] && break || sleep 0.1; done
+"$vgpu" metrics > "$work/muted.liar"
+kill "$liar"
 kill -CONT "$one" "$three"
 kill "$one" "$three"
 wait
@@ -48,6 +53,8 @@ if [ -n "$network" ]; then
         same "smi --host, $file: the table has each silent one" "ONE THREE" \
             "$(form muted.$file "smi --host" | sed -nE 's/^\| -  *(ONE|THREE) *no answer *\|$/\1/p' | sort | xargs)"
     done
+    same "metrics: one that is not believed, none of another user" "0 1" \
+        "$(sed -n 's/^vgpu_backends_\(hidden\|refused\) //p' "$work/muted.liar" | xargs)"
     same "smi --host: the one that answers" two "$(form muted.some "smi --host" | sed -nE 's/^\| (two)  *TWO .*/\1/p')"
     for file in some all; do
         [ $file = some ] && answers=1 || answers=0

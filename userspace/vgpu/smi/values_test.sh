@@ -3,6 +3,7 @@
 # NVML here are the same; the second process is one of which it does not know how much it has.
 mkdir "$work/values"
 cat > "$work/values/nvml.c" <<'END'
+#include <stdlib.h>
 #include <string.h>
 #include "nvml_abi.h"
 #define ONE(name, v) int name(void *d, unsigned *x) { (void)d; *x = (v); return 0; }
@@ -37,7 +38,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, nvmlProcessInf
 {
     (void)d; *n = 2; memset(l, 0, 2 * sizeof(*l)); l[0].pid = 11; l[0].used = 12ull << 20; l[1].pid = 13; l[1].used = ~0ull; return 0;
 }
-int nvmlSystemGetProcessName(unsigned pid, char *x, unsigned n) { (void)n; strcpy(x, pid == 11 ? "first" : "second"); return 0; }
+int nvmlSystemGetProcessName(unsigned pid, char *x, unsigned n)
+{
+    (void)n; strcpy(x, pid != 11 ? "second" : getenv("NAMED") ? getenv("NAMED") : "first"); return 0;
+}
 END
 # value WANT OPTIONS...
 value()
@@ -100,6 +104,13 @@ clocks_event_reasons.active 0x0000000100000004
 END
     value $'11, first, 12 MiB\n13, second, [N/A]' --query-compute-apps=pid,process_name,used_memory --format=csv,noheader
     value $'12, 11\n[N/A], 13' --query-compute-apps=used_gpu_memory,pid --format=csv,noheader,nounits
+    # A name that does not fit its column loses its beginning, the folders.
+    for n in 52 53 54 80; do
+        name=$(printf '/%0*d/program' $((n - 9)) 7) && want=$name
+        [ "$n" -le 53 ] || want=...${name: -50}
+        same "smi: a process's name of $n characters" "$want 91" "$(NAMED=$name VGPU_NVML_DIR=$work/values timeout 60 "$vgpu" smi |
+            awk '$3 == 11 { print $5, length }')"
+    done
 else
     skipped=$((skipped + 1))
     echo "not run: smi, by its NVML: no compiler"

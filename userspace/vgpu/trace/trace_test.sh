@@ -56,6 +56,7 @@ says "trace --chrome: a file that cannot be made" 125 "No such file" "$vgpu" tra
 head -n 2 "$work/traced" > "$work/names"
 cat >> "$work/names" <<'END'
 call 100.007 7 cuStreamCreate '*phStream=0x2 Flags=1' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuStreamCreate_v2_ptsz '*phStream=0x2 Flags=1' CUDA_SUCCESS 0 1.000
 call 100.007 7 cuMemHostAlloc '*pp=0x5 bytesize=0x3 Flags=0x3' CUDA_SUCCESS 0 1.000
 call 100.007 7 cuEventCreate_v2_ptsz '*phEvent=0x2 Flags=0x66' CUDA_SUCCESS 0 1.000
 call 100.007 7 cuCtxSetLimit 'limit=2 value=2' CUDA_SUCCESS 0 1.000
@@ -66,12 +67,37 @@ END
 chmod +x "$work/names"
 "$vgpu" trace --gpu soft --output "$work/names.txt" "$work/names"
 same "trace: flags and enumerations have names, what has none stays" "cuStreamCreate(*phStream=0x2 Flags=CU_STREAM_NON_BLOCKING)
+cuStreamCreate_v2_ptsz(*phStream=0x2 Flags=CU_STREAM_NON_BLOCKING)
 cuMemHostAlloc(*pp=0x5 bytesize=0x3 Flags=CU_MEMHOSTALLOC_PORTABLE|CU_MEMHOSTALLOC_DEVICEMAP)
 cuEventCreate_v2_ptsz(*phEvent=0x2 Flags=0x66)
 cuCtxSetLimit(limit=CU_LIMIT_MALLOC_HEAP_SIZE value=2)
 cuCtxSetLimit(limit=0x7fff01903f30 value=2)
 cuPointerGetAttribute(data=0x1 attribute=CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ptr=0x1)
 cuMemAdvise(advice=-1 advice= advice=1x = x=  *)" "$(sed -n 's/^vgpu[^ ]* \(cu.*\) = CUDA_SUCCESS 1.000 us$/\1/p' "$work/names.txt")"
+
+# Every column of the totals, whichever call of a name comes first and last.
+for order in "2 9 4" "9 4 2" "4 2 9"; do
+    { head -n 2 "$work/traced"
+      for us in $order; do echo "call 100.001 7 cuA x=1 CUDA_ERROR_INVALID_VALUE $((us == 4)) $us.000"; done
+      echo "call 100.001 7 cuB x=1 CUDA_SUCCESS 0 1.500"; } > "$work/sums"
+    chmod +x "$work/sums"
+    same "trace: count, errors, sum, mean and longest of $order" "cuA 3 1 15.0 5.0 9.0
+cuB 1 0 1.5 1.5 1.5
+all calls 4 1 16.5" "$("$vgpu" trace --gpu soft --totals "$work/sums" 2>&1 | sed -n '/^cu[AB] \|^all calls/p' | tr -s ' ')"
+done
+
+# How a recording ended: the program stands in for the library. REASON STATUS WORDS
+while read -r reason status words; do
+    says "trace --record: a recording that ended for reason $reason" "$status" "$words" "$vgpu" trace --gpu soft \
+        --record "$work/ended.rec" /usr/bin/python3 -c 'import os, struct, sys
+end = struct.pack("<IHHQIIQ", 32, 7, 0, 0, int(sys.argv[1]), 0, 21)
+open(os.environ["VGPU_RECORD"], "wb").write(bytes(128) + (end if int(sys.argv[1]) else b"x" * 32))' "$reason"
+done << 'END'
+0 125 was ended before it could finish its recording
+1 0
+2 125 the limit was reached after 21 calls
+3 125 could not be written to its end
+END
 
 # Words of a program, or of a guest, where they are shown: calls, results and reasons, while it runs and in the totals.
 head -n 2 "$work/traced" > "$work/words"
