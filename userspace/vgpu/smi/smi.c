@@ -65,12 +65,13 @@ static int again_under_run(const char *gpu, int argc, char **argv)
     vgpu_cli_add(&list, "%s", self);
     vgpu_cli_add(&list, "smi");
     for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--gpu=", 6) == 0)
-            continue;
-        if (strcmp(argv[i], "--gpu") == 0)
-            i++;
-        else
+        size_t n = strcspn(argv[i], "=");
+
+        /* In any form that getopt_long() takes for it: --g=soft, too. */
+        if (n < 3 || strncmp(argv[i], "--gpu", n) != 0)
             vgpu_cli_add(&list, "%s", argv[i]);
+        else if (argv[i][n] == '\0')
+            i++;
     }
     signals = vgpu_cli_signals();
     spawn.argv = list.items;

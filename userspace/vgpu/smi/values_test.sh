@@ -43,6 +43,16 @@ int nvmlSystemGetProcessName(unsigned pid, char *x, unsigned n)
     (void)n; strcpy(x, pid != 11 ? "second" : getenv("NAMED") ? getenv("NAMED") : "first"); return 0;
 }
 END
+# Each spelling of --gpu is taken once: the command that runs below `vgpu run` has it no more. Without an end the
+# backend would be started again and again: the third start fails.
+printf '#!/bin/bash\necho x >> "%s"\n[ "$(wc -l < "%s")" -lt 3 ] && exec "%s" "$@"\nexit 3\n' \
+    "$work/starts" "$work/starts" "$work/backend" > "$work/counted"
+chmod +x "$work/counted"
+for gpu in "--gpu soft" "--gpu=soft" "--gp soft" "--g=soft"; do
+    rm -f "$work/starts"
+    VGPU_BACKEND=$work/counted timeout 60 "$vgpu" smi $gpu -L > /dev/null 2>&1 < /dev/null
+    same "smi $gpu: starts a backend once" "12 1" "$? $(wc -l < "$work/starts")"
+done
 # value WANT OPTIONS...
 value()
 {
