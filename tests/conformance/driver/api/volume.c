@@ -172,6 +172,49 @@ CASE(per_thread_forms, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+static void *per_thread_form(const char *name)
+{
+    void *form = NULL;
+
+    cf_need_true(name, cuGetProcAddress_v2(name, &form, 13000, 2, NULL) == CUDA_SUCCESS && form);
+    return form;
+}
+
+typedef CUresult(CUDAAPI *set8_fn)(CUdeviceptr, unsigned char, size_t, CUstream);
+typedef CUresult(CUDAAPI *set16_fn)(CUdeviceptr, unsigned short, size_t, CUstream);
+typedef CUresult(CUDAAPI *set32_fn)(CUdeviceptr, unsigned, size_t, CUstream);
+typedef CUresult(CUDAAPI *set8_2d_fn)(CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream);
+typedef CUresult(CUDAAPI *set16_2d_fn)(CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream);
+typedef CUresult(CUDAAPI *set32_2d_fn)(CUdeviceptr, size_t, unsigned, size_t, size_t, CUstream);
+typedef CUresult(CUDAAPI *id_fn)(CUstream, unsigned long long *);
+
+/* Calls without state of their own in the library: stream 0 of their variants is captured as the thread's own. */
+CASE(per_thread_streams, CF_CTX)
+{
+    CUdeviceptr p = 0;
+    CUgraph g = NULL;
+    size_t n = 0;
+    unsigned long long id = 0, own = 0, legacy = 0;
+
+    NEED(cuMemAlloc(&p, 256));
+    NEED(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK("d8", ((set8_fn)per_thread_form("cuMemsetD8Async"))(p, 1, 16, NULL));
+    OK("d16", ((set16_fn)per_thread_form("cuMemsetD16Async"))(p, 2, 16, NULL));
+    OK("d32", ((set32_fn)per_thread_form("cuMemsetD32Async"))(p, 3, 16, NULL));
+    OK("d2d8", ((set8_2d_fn)per_thread_form("cuMemsetD2D8Async"))(p, 64, 4, 16, 2, NULL));
+    OK("d2d16", ((set16_2d_fn)per_thread_form("cuMemsetD2D16Async"))(p, 64, 5, 16, 2, NULL));
+    OK("d2d32", ((set32_2d_fn)per_thread_form("cuMemsetD2D32Async"))(p, 64, 6, 16, 2, NULL));
+    OK("end", cuStreamEndCapture(CU_STREAM_PER_THREAD, &g));
+    OK("nodes", cuGraphGetNodes(g, NULL, &n));
+    cf_true("captured", n == 6);
+    OK("destroy", cuGraphDestroy(g));
+    OK("id", ((id_fn)per_thread_form("cuStreamGetId"))(NULL, &id));
+    OK("id_own", cuStreamGetId(CU_STREAM_PER_THREAD, &own));
+    OK("id_legacy", cuStreamGetId(NULL, &legacy));
+    cf_true("id_of_the_thread", id == own && id != legacy);
+    OK("free", cuMemFree(p));
+}
+
 CASE(mem_pool, CF_CTX)
 {
     CUstream s = NULL;
