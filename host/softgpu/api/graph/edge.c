@@ -154,7 +154,7 @@ static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const 
 }
 
 struct edge_ends {
-    struct sg_node *from, *to;
+    SG_LENT const struct sg_node *from, *to; /* of the call */
 };
 
 static int by_ends(const void *a, const void *b)
