@@ -8,10 +8,10 @@
 #include <stddef.h>
 
 /* General registers reserved throughout native code. */
-#define G_WARP RBP
+#define G_WARP R14
 #define G_REGS RBX /* w->base[0] */
 #define G_POOL R13 /* w->base[1] */
-#define G_CTA R14
+#define G_CTA R12
 #define G_GEN R15 /* &sg_mem_generation */
 
 /* Vector registers 0 to 7 are scratch registers of an instruction; the others cache 64-byte

@@ -141,16 +141,18 @@ static inline void evi(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32
     put8(b, imm);
 }
 
-/* The operand [base + disp]; base must not be RSP or R12. scale: unit of disp8, bytes. */
+/* The operand [base + disp]. scale: unit of disp8, bytes. */
 static inline void mem_operand(struct buf *b, u32 reg, u32 base, s32 disp, s32 scale)
 {
-    if (disp % scale == 0 && disp / scale >= -128 && disp / scale < 128) {
-        put8(b, 0x40 | (reg & 7) << 3 | (base & 7));
+    const bool small = disp % scale == 0 && disp / scale >= -128 && disp / scale < 128;
+
+    put8(b, (small ? 0x40 : 0x80) | (reg & 7) << 3 | (base & 7));
+    if ((base & 7) == RSP)
+        put8(b, 0x24); /* RSP and R12 have a SIB byte */
+    if (small)
         put8(b, (u32)(disp / scale) & 255);
-    } else {
-        put8(b, 0x80 | (reg & 7) << 3 | (base & 7));
+    else
         put32(b, (u32)disp);
-    }
 }
 
 static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
@@ -272,9 +274,13 @@ static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, 
 #define KORTESTB(b, k) vex(b, P66, 0, 0, 0x98, k, 0, k)
 
 /* ---- general registers, 64 bits unless noted ---- */
+/* Not for bytes in RSP to RDI, which have the prefix always. */
 static inline void rex(struct buf *b, bool w, u32 reg, u32 rm)
 {
-    put8(b, 0x40 | (u32)w << 3 | (reg >> 3) << 2 | rm >> 3);
+    const u32 bits = (u32)w << 3 | (reg >> 3) << 2 | rm >> 3;
+
+    if (bits)
+        put8(b, 0x40 | bits);
 }
 
 /* op reg, [base + disp] (0x8b load, 0x89 store, 0x3b cmp, 0x2b sub, 0x03 add) */

@@ -61,12 +61,13 @@ struct avx2_fork {
 };
 
 /* Frame: slots of the halves, bits of the masks, words for stores of lanes, saved RSP. */
-#define AVX2_FRAME R12
-#define AVX2_SLOT(half) ((s32)(32 * (half)))
-#define AVX2_BITS_AT(k) ((s32)(32 * AVX2_HALVES + 4 * (k)))
-#define AVX2_WORDS_AT ((s32)(32 * AVX2_HALVES + 32))
+#define AVX2_FRAME RBP      /* the shortest form of an operand: a third of the vector instructions has one */
+#define AVX2_FRAME_BIAS 768 /* where it points: displacements of a byte reach the registers used most */
+#define AVX2_SLOT(half) ((s32)(32 * (half)) - AVX2_FRAME_BIAS)
+#define AVX2_BITS_AT(k) ((s32)(32 * AVX2_HALVES + 4 * (k)) - AVX2_FRAME_BIAS)
+#define AVX2_WORDS_AT ((s32)(32 * AVX2_HALVES + 32) - AVX2_FRAME_BIAS)
 #define AVX2_RSP_AT (AVX2_WORDS_AT + 32)
-#define AVX2_FRAME_BYTES (AVX2_RSP_AT + 64)
+#define AVX2_FRAME_BYTES (AVX2_RSP_AT + AVX2_FRAME_BIAS + 64)
 
 /* Makes and leaves the frame: behind the pushes, before the pops. Clobbers RAX. */
 void sg_avx2_enter(struct buf *b);

@@ -25,10 +25,32 @@ static void modrm(struct buf *b, u32 reg, struct rm x)
         put32(b, (u32)x.disp);
 }
 
+/* vpand, vpor, vpxor, vpaddd, vpaddq, vpcmpeqd, vpmuludq: of integers, whose operands may change places. */
+static bool commutes(struct vop o)
+{
+    return o.map == M0F && o.pp == P66 &&
+           (o.op == 0xdb || o.op == 0xeb || o.op == 0xef || o.op == 0xfe || o.op == 0xd4 || o.op == 0x76 ||
+            o.op == 0xf4);
+}
+
 void sg_avx2_vex(struct buf *b, struct vop o, bool l, u32 reg, u32 vv, struct rm x)
 {
-    const u32 last = (~vv & 15) << 3 | (u32)l << 2 | o.pp;
+    u32 last;
 
+    if (!x.memory && x.reg & 8 && !(vv & 8) && commutes(o)) {
+        const u32 high = x.reg;
+
+        x.reg = vv; /* so that the shorter prefix does */
+        vv = high;
+    }
+    if (!x.memory && x.reg & 8 && !(reg & 8) && o.map == M0F && o.op == LOAD.op && o.pp == LOAD.pp) {
+        const u32 from = x.reg;
+
+        o.op = STORE_OP.op; /* between registers, the same from reg to rm */
+        x.reg = reg;
+        reg = from;
+    }
+    last = (~vv & 15) << 3 | (u32)l << 2 | o.pp;
     if (o.map == M0F && !o.w && !(x.reg & 8)) { /* the prefix of two bytes */
         put8(b, 0xc5);
         put8(b, (u32)(!(reg & 8)) << 7 | last);
@@ -70,20 +92,16 @@ void sg_avx2_point(struct buf *b, u32 reg, const void *at)
 
 void sg_avx2_enter(struct buf *b)
 {
-    put8(b, 0x41); /* push r12 */
-    put8(b, 0x54);
     alu_reg(b, true, 0x89, RAX, RSP);
     alu_imm(b, true, 5, RSP, AVX2_FRAME_BYTES);
     alu_imm(b, true, 4, RSP, (u32)-64);
-    sg_avx2_general(b, true, false, 0x89, RAX, MEM_AT(RSP, AVX2_RSP_AT));
-    alu_reg(b, true, 0x89, AVX2_FRAME, RSP);
+    sg_avx2_general(b, true, false, 0x8d, AVX2_FRAME, MEM_AT(RSP, AVX2_FRAME_BIAS)); /* lea */
+    sg_avx2_general(b, true, false, 0x89, RAX, MEM_AT(AVX2_FRAME, AVX2_RSP_AT));
 }
 
 void sg_avx2_leave(struct buf *b)
 {
     sg_avx2_general(b, true, false, 0x8b, RSP, MEM_AT(AVX2_FRAME, AVX2_RSP_AT));
-    put8(b, 0x41); /* pop r12 */
-    put8(b, 0x5c);
 }
 
 /* ---- halves ---- */
