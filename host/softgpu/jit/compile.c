@@ -459,11 +459,16 @@ static void compile_code(struct jit *j)
             continue;
         j->outside[i] = j->b.n + 1;
         emit_outer_entry(j, i);
-        for (u8 k = 0; k < JIT_VERSIONS; k++) {
-            j->masked = k;
-            j->entry[k][i] = j->b.n;
-            compile_twice(j, i);
-        }
+    }
+    for (u32 n = 0; n < JIT_VERSIONS * c->ninsns && !j->b.failed; n++) { /* blocks of one version together */
+        const u32 i = n % c->ninsns;
+
+        if (j->leader[i] != 1)
+            continue;
+        j->masked = (u8)(n / c->ninsns);
+        sg_jit_fall_through(j, i);
+        j->entry[j->masked][i] = j->b.n;
+        compile_twice(j, i);
     }
     for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
         j->ahead[k] = c->ahead[k].n ? compile_ahead(j, &c->ahead[k]) + 1 : 0;
@@ -482,10 +487,8 @@ static void compile_code(struct jit *j)
     }
     for (u32 k = 0; k < j->njumps; k++) {
         const struct jump *p = &j->jumps[k];
-        const u32 which = UINT32_MAX - p->insn;
-        const bool inside = p->insn < c->ninsns;
 
-        patch(B(j), p->at, inside ? j->entry[p->masked][p->insn] : common[which]);
+        patch(B(j), p->at, p->insn < c->ninsns ? j->entry[p->masked][p->insn] : common[UINT32_MAX - p->insn]);
     }
 }
 

@@ -27,6 +27,17 @@ void sg_jit_jump_to(struct jit *j, size_t at, u32 insn)
     j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
 }
 
+void sg_jit_fall_through(struct jit *j, u32 insn)
+{
+    const struct jump *last = j->njumps ? &j->jumps[j->njumps - 1] : NULL;
+
+    if (last && last->insn == insn && last->masked == j->masked && last->at + 4 == j->b.n &&
+        j->b.p[last->at - 1] == 0xe9) {
+        j->b.n = last->at - 1;
+        j->njumps--;
+    }
+}
+
 /* Callees are compiled code that uses SSE: with the upper halves of the vector registers in use,
    their first SSE instruction would take hundreds of cycles. No register contents are kept
    across a call. */

@@ -258,6 +258,8 @@ bool sg_jit_is_native_span(const struct sg_code *c, u32 i);
 void sg_jit_predicated(struct jit *j, u32 i);
 /* Makes the jump at `at` go to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
+/* The block of instruction insn begins here: removes a jump to it that stands just before. */
+void sg_jit_fall_through(struct jit *j, u32 insn);
 /* A call of fn(warp, instruction, ...): begin and end enclose the code that sets further
    arguments (RDX, ...). */
 void sg_jit_call_begin(struct jit *j, u32 insn);
