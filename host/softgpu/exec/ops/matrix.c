@@ -2,7 +2,7 @@
 /* Handlers: ldmatrix, stmatrix, movmatrix. Layouts: the PTX ISA (lane = 4 * group + t). */
 #include "exec/ops/handler.h"
 
-#ifdef __AVX512F__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
@@ -41,6 +41,28 @@ static inline void transpose_tile(const void *m, void *d)
     _mm512_storeu_si512(d, _mm512_permutex2var_epi16(a, transposed_index(false), b));
     _mm512_storeu_si512((u8 *)d + 64, _mm512_permutex2var_epi16(a, transposed_index(true), b));
 }
+#elif defined(__SSE2__)
+/* Rows k and k + 4 of x are woven into rows 2k and 2k + 1 of y; three times is the transposition. */
+static inline void weave_rows(const __m128i x[8], __m128i y[8])
+{
+    for (int k = 0; k < 4; k++) {
+        y[2 * k] = _mm_unpacklo_epi16(x[k], x[k + 4]);
+        y[2 * k + 1] = _mm_unpackhi_epi16(x[k], x[k + 4]);
+    }
+}
+
+static inline void transpose_tile(const void *m, void *d)
+{
+    __m128i x[8], y[8];
+
+    for (int k = 0; k < 8; k++)
+        x[k] = _mm_loadu_si128((const __m128i *)m + k);
+    weave_rows(x, y);
+    weave_rows(y, x);
+    weave_rows(x, y);
+    for (int k = 0; k < 8; k++)
+        _mm_storeu_si128((__m128i *)d + k, y[k]);
+}
 #endif
 
 /* Fast path: all rows are inside shared memory, for every lane. Returns false, with nothing
@@ -61,7 +83,7 @@ static inline bool ldmatrix_fast(struct sg_warp *w, const struct sg_insn *in, u3
         return false;
     for (u32 j = 0; j < n; j++) {
         u8 *d = w->base[0] + dst[j];
-#ifdef __AVX512BW__
+#ifdef __SSE2__
         u8 m[128] __attribute__((aligned(64)));
 
         if (in->aux & 16) {
@@ -219,7 +241,7 @@ HANDLER(movmatrix)
     const u32 *pa = SRC(u32, a);
     u16 m[8][8];
 
-#ifdef __AVX512BW__
+#ifdef __SSE2__
     if (LIKELY(w->wmask == SG_FULL)) {
         transpose_tile(pa, w->base[0] + in->d);
         return SG_NEXT;
