@@ -88,6 +88,8 @@ struct sg_query_ops {
     uint32_t (*limit)(void *owner, uint32_t limit, uint64_t *value);
     uint32_t (*function)(void *owner, struct sg_kernel *k, struct sg_function_attributes *out);
     uint32_t (*occupancy)(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic, int32_t *blocks);
+    /* 0 if the kernel can be launched with these blocks and bytes of dynamic shared memory */
+    uint32_t (*launch)(void *owner, struct sg_kernel *k, const uint32_t block[3], uint32_t dynamic);
 };
 
 /* Each takes up to 32 KiB of this process's memory, for its parameters, until its grid has ended. */

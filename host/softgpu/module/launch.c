@@ -102,6 +102,32 @@ static uint32_t query_function(void *owner, struct sg_kernel *k, struct sg_funct
     return CUDA_SUCCESS;
 }
 
+/* The limits that a kernel itself sets to its blocks, of at most 2^32 - 1 threads. */
+static CUresult check_block(const struct sg_kernel_info *info, const struct sg_func_settings *set,
+                            const unsigned block[3], unsigned dynamic)
+{
+    const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+
+    if (info->reqntid[0]) {
+        for (int i = 0; i < 3; i++) {
+            unsigned want = info->reqntid[i] ? info->reqntid[i] : 1;
+
+            if (block[i] != want)
+                return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                               "launch of %s: block is not the .reqntid of the kernel", info->name);
+        }
+    } else if (threads > info->max_threads) {
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block, .maxntid allows %u",
+                       info->name, (unsigned long long)threads, info->max_threads);
+    }
+    if (dynamic > (unsigned)sg_func_max_dynamic(info, set))
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "launch of %s: %u bytes of dynamic shared memory, %d allowed "
+                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
+                       info->name, dynamic, sg_func_max_dynamic(info, set));
+    return CUDA_SUCCESS;
+}
+
 static uint32_t query_occupancy(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic,
                                 int32_t *blocks)
 {
@@ -113,6 +139,19 @@ static uint32_t query_occupancy(void *owner, struct sg_kernel *k, int32_t block,
     return CUDA_SUCCESS;
 }
 
+static uint32_t query_launch(void *owner, struct sg_kernel *k, const uint32_t block[3], uint32_t dynamic)
+{
+    static const struct sg_func_settings initial = SG_FUNC_INITIAL;
+    SG_AUTO struct sg_func *f = NULL;
+    struct sg_kernel_info info;
+
+    if (sg_mod_func(owner, k, &f) == CUDA_SUCCESS)
+        return check_block(&f->info, &f->set, block, dynamic);
+    sg_kernel_get_info(k,
+                       &info); /* the module is being unloaded, its functions with their settings are gone */
+    return check_block(&info, &initial, block, dynamic);
+}
+
 static const struct sg_query_ops launch_queries = {
     .device = query_device,
     .devices = query_devices,
@@ -121,6 +160,7 @@ static const struct sg_query_ops launch_queries = {
     .limit = query_limit,
     .function = query_function,
     .occupancy = query_occupancy,
+    .launch = query_launch,
 };
 
 /* A kernel that prints or allocates fixes these limits of its context. */
@@ -218,24 +258,7 @@ static CUresult check_shape(const struct sg_launch_request *q, const struct sg_f
     if (threads > (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block", f->info.name,
                        (unsigned long long)threads);
-    if (f->info.reqntid[0]) {
-        for (int i = 0; i < 3; i++) {
-            unsigned want = f->info.reqntid[i] ? f->info.reqntid[i] : 1;
-
-            if (q->block[i] != want)
-                return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                               "launch of %s: block is not the .reqntid of the kernel", f->info.name);
-        }
-    } else if (threads > f->info.max_threads) {
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block, .maxntid allows %u",
-                       f->info.name, (unsigned long long)threads, f->info.max_threads);
-    }
-    if (q->dynamic > (unsigned)sg_func_max_dynamic(&f->info, &f->set))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "launch of %s: %u bytes of dynamic shared memory, %d allowed "
-                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
-                       f->info.name, q->dynamic, sg_func_max_dynamic(&f->info, &f->set));
-    return CUDA_SUCCESS;
+    return check_block(&f->info, &f->set, q->block, q->dynamic);
 }
 
 CUresult sg_cluster_dimension(unsigned x, unsigned y, unsigned z, unsigned out[3])

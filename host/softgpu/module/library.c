@@ -147,7 +147,7 @@ static CUresult make_kernels(struct sg_lib *lib)
         sg_obj_get(&lib->obj);
         k->lib = lib;
         k->kernel = sg_module_kernel(lib->meta, lib->nkerns);
-        k->set = (struct sg_func_settings){-1, -1, 0, 0, {0, 0, 0}};
+        k->set = (struct sg_func_settings)SG_FUNC_INITIAL;
         if (!sg_obj_register(&k->obj)) {
             sg_obj_put(&k->obj);
             return CUDA_ERROR_OUT_OF_MEMORY;

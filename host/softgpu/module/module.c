@@ -412,7 +412,7 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         f->mod = mod;
         f->kernel = k;
         sg_kernel_get_info(k, &f->info);
-        f->set = (struct sg_func_settings){-1, -1, 0, 0, {0, 0, 0}};
+        f->set = (struct sg_func_settings)SG_FUNC_INITIAL;
         f->next = mod->funcs;
         mod->funcs = f;
         if (sg_obj_register(&f->obj))

@@ -16,6 +16,13 @@ struct sg_func_settings {
     int nonportable_cluster, cluster_policy;
     int cluster[3]; /* required cluster size set by the program; 0,0,0: not set */
 };
+#define SG_FUNC_INITIAL \
+    { \
+        -1, -1, 0, 0, \
+        { \
+            0, 0, 0 \
+        } \
+    }
 
 struct sg_func {
     struct sg_obj obj;

@@ -123,6 +123,66 @@ static void test_queries(void **state)
     ctx_end(c);
 }
 
+static const char limits_ptx[] =
+    ".version 8.0\n.target sm_75\n.address_size 64\n"
+    ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f,"
+    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2GetLastError();\n"
+    ".visible .entry most(.param .u64 p)\n.maxntid 64, 1, 1\n{\n"
+    ".reg .b64 %rd<2>;\nld.param.u64 %rd1, [p];\nred.global.add.u32 [%rd1], 1;\nret;\n}\n"
+    ".visible .entry exact(.param .u64 p)\n.reqntid 32, 2, 1\n{\n"
+    ".reg .b64 %rd<2>;\nld.param.u64 %rd1, [p];\nred.global.add.u32 [%rd1], 1;\nret;\n}\n"
+    /* launches kernel %r3 (0: most) with blocks of %r4 x %r5 threads: its error, or that of the buffer */
+    ".visible .entry parent(.param .u64 out, .param .u32 k, .param .u32 x, .param .u32 y, .param .u32 n)\n{\n"
+    ".reg .b64 %rd<8>;\n.reg .b32 %r<8>;\n.reg .pred %p<2>;\n"
+    ".param .b64 f; .param .align 4 .b8 g[12]; .param .align 4 .b8 b[12]; .param .b32 s; .param .b64 r;\n"
+    ".param .b64 t; .param .b32 q;\nld.param.u64 %rd1, [out];\nld.param.u32 %r3, [k];\n"
+    "ld.param.u32 %r4, [x];\nld.param.u32 %r5, [y];\nld.param.u32 %r6, [n];\n"
+    "mov.u64 %rd2, most;\nmov.u64 %rd3, exact;\nsetp.eq.u32 %p1, %r3, 0;\nselp.b64 %rd2, %rd2, %rd3, %p1;\n"
+    "st.param.b64 [f], %rd2;\nst.param.b32 [g], 1; st.param.b32 [g+4], 1; st.param.b32 [g+8], 1;\n"
+    "st.param.b32 [b], %r4; st.param.b32 [b+4], %r5; st.param.b32 [b+8], 1;\nst.param.b32 [s], %r6;\n"
+    "call.uni (r), __cudaCDP2GetParameterBufferV2, (f, g, b, s);\nld.param.b64 %rd4, [r];\n"
+    "setp.eq.u64 %p1, %rd4, 0;\n@%p1 bra NONE;\nst.global.u64 [%rd4], %rd1;\n"
+    "st.param.b64 [r], %rd4; st.param.b64 [t], 0;\ncall.uni (q), __cudaCDP2LaunchDeviceV2, (r, t);\nNONE:\n"
+    "call.uni (q), __cudaCDP2GetLastError, ();\nld.param.b32 %r1, [q];\nst.global.u32 [%rd1+4], %r1;\n"
+    "ret;\n}\n";
+
+/* A launch by a kernel has the limits of one by the host: .maxntid, .reqntid, dynamic shared memory. */
+static void test_launch_limits(void **state)
+{
+    static const struct {
+        unsigned kernel, x, y, dynamic, error;
+    } launches[] = {{0, 64, 1, 0, 0},    {0, 65, 1, 0, 1},     {0, 32, 3, 0, 1},    {0, 8, 8, 0, 0},
+                    {1, 32, 2, 0, 0},    {1, 64, 1, 0, 1},     {1, 32, 1, 0, 1},    {0, 1, 1, 2000, 0},
+                    {0, 1, 1, 49152, 1}, {1, 32, 2, 49152, 0}, {1, 32, 2, 49153, 1}};
+    CUcontext c = ctx_begin();
+    CUfunction parent, most;
+    CUdeviceptr out;
+    CUmodule m;
+
+    (void)state;
+    OK(cuModuleLoadData(&m, limits_ptx));
+    OK(cuModuleGetFunction(&parent, m, "parent"));
+    OK(cuModuleGetFunction(&most, m, "most"));
+    OK(cuFuncSetAttribute(most, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 2000));
+    OK(cuMemAlloc_v2(&out, 8));
+    for (unsigned i = 0; i < sizeof(launches) / sizeof(launches[0]); i++) {
+        unsigned k = launches[i].kernel, x = launches[i].x, y = launches[i].y, n = launches[i].dynamic,
+                 got[2];
+        void *args[] = {&out, &k, &x, &y, &n};
+
+        OK(cuMemsetD32_v2(out, 0, 2));
+        OK(cuLaunchKernel(parent, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+        OK(cuMemcpyDtoH_v2(got, out, sizeof(got)));
+        if (got[1] != launches[i].error || got[0] != (got[1] ? 0 : x * y))
+            fail_msg("launch %u: error %u, %u threads", i, got[1], got[0]);
+    }
+    OK(cuMemFree_v2(out));
+    OK(cuModuleUnload(m));
+    ctx_end(c);
+}
+
 static const char printing_ptx[] =
     ".version 8.0\n.target sm_75\n.address_size 64\n"
     ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
@@ -176,5 +236,6 @@ static void test_fixed_limits(void **state)
 }
 
 const struct CMUnitTest nested_tests[] = {cmocka_unit_test(test_queries),
+                                          cmocka_unit_test(test_launch_limits),
                                           cmocka_unit_test(test_fixed_limits)};
 const size_t n_nested_tests = sizeof(nested_tests) / sizeof(nested_tests[0]);

@@ -263,19 +263,43 @@ HANDLER(cdp_buffer)
     return SG_NEXT;
 }
 
+/* Gives a waiting child its dynamic shared memory. Returns the name of its buffer; 0, with the child dropped, if
+   its kernel allows no such launch. */
+static uint64_t child_set_shared(const struct sg_launch *l, uint64_t buffer, u32 dynamic, u32 *code)
+{
+    struct sg_children *k = l->children;
+    struct sg_child **p, *c;
+
+    *code = 0;
+    pthread_mutex_lock(&k->lock);
+    p = sg_cdp_waiting(k, buffer, true);
+    c = p ? *p : NULL;
+    if (c) {
+        c->dynamic = dynamic;
+        if (l->queries)
+            *code = l->queries->launch(l->owner, c->kernel, c->block, dynamic);
+    }
+    if (*code) {
+        *p = c->next;
+        uncount_child(k);
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (*code)
+        child_free(c);
+    return *code ? 0 : buffer;
+}
+
 HANDLER(cdp_shared)
 {
-    struct sg_children *k = w->cta->launch->children;
+    const struct sg_launch *l = w->cta->launch;
+    u64 *d = DST(u64, d);
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
+        u32 code;
 
-        pthread_mutex_lock(&k->lock);
-        struct sg_child **p = sg_cdp_waiting(k, SRC(u64, a)[i], true);
-
-        if (p)
-            (*p)->dynamic = SRC(u32, b)[i];
-        pthread_mutex_unlock(&k->lock);
+        d[i] = child_set_shared(l, SRC(u64, a)[i], SRC(u32, b)[i], &code);
+        sg_cdp_error(w, i, code);
     }
     return SG_NEXT;
 }

@@ -36,7 +36,7 @@ static void load_dim3(struct sg_dec *d, const struct sg_opnd *o, uint32_t out[3]
 static int get_buffer(struct sg_dec *d, const struct sg_call *c)
 {
     uint32_t grid[3] = {NONE, NONE, NONE}, block[3] = {NONE, NONE, NONE};
-    uint32_t f[5];
+    uint32_t f[5], r;
 
     load_dim3(d, &c->args[1], grid);
     load_dim3(d, &c->args[2], block);
@@ -48,9 +48,10 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
     f[3] = pack_pair(d, grid[2], block[0]);
     f[4] = pack_pair(d, block[1], block[2]);
     sg_emit_x(d, SG_OP_cdp_buffer, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
-    /* The call has one operand more than an instruction: a second instruction holds the size. */
-    sg_emit(d, SG_OP_cdp_shared, NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
-    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
+    /* The call has one operand more than an instruction: a second instruction holds the size, and checks. */
+    r = sg_temp(d, SG_TY_U64);
+    sg_emit(d, SG_OP_cdp_shared, r, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, r);
 }
 
 /*
