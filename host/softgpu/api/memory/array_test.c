@@ -218,6 +218,14 @@ static void test_copies_2d_3d(void **state)
     IS(cuMemcpy3D_v2(&m), INVALID_VALUE);
     m.dstXInBytes = 5;
     IS(cuMemcpy3D_v2(&m), INVALID_VALUE);
+    r.reserved0 = out; /* must be NULL */
+    IS(cuMemcpy3D_v2(&r), INVALID_VALUE);
+    IS(cuMemcpy3DAsync_v2(&r, NULL), INVALID_VALUE);
+    r.reserved0 = NULL;
+    r.reserved1 = out;
+    IS(cuMemcpy3D_v2(&r), INVALID_VALUE);
+    r.reserved1 = NULL;
+    OK(cuMemcpy3D_v2(&r));
 
     q.srcMemoryType = CU_MEMORYTYPE_ARRAY;
     q.srcArray = a;
@@ -241,8 +249,14 @@ static void test_copies_2d_3d(void **state)
                                .Height = 6,
                                .Depth = 4};
     OK(cuMemcpy3DPeer(&peer));
-    peer.srcContext = NULL;
+    peer.srcContext = NULL; /* ignored for an array */
+    OK(cuMemcpy3DPeer(&peer));
+    OK(cuMemAlloc_v2(&peer.srcDevice, 480));
+    peer.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     IS(cuMemcpy3DPeer(&peer), INVALID_CONTEXT);
+    peer.srcContext = c;
+    OK(cuMemcpy3DPeer(&peer));
+    OK(cuMemFree_v2(peer.srcDevice));
     ctx_end(c);
 }
 

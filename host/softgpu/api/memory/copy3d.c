@@ -78,7 +78,7 @@ static CUresult copy3d(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 
     SG_CTX(ctx);
     (void)ctx;
-    if (!p || p->srcLOD || p->dstLOD)
+    if (!p || p->srcLOD || p->dstLOD || p->reserved0 || p->reserved1)
         return CUDA_ERROR_INVALID_VALUE;
     sg_copy_sides(p, &dst, &src);
     return copy_strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
@@ -110,8 +110,9 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     SG_AUTO struct sg_ctx *sc = SG_LOOKUP(p->srcContext, SG_T_CTX);
     SG_AUTO struct sg_ctx *dc = SG_LOOKUP(p->dstContext, SG_T_CTX);
 
-    if ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED && !sc) ||
-        (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED && !dc))
+    /* cuda.h: ignored for arrays, as for each type that determines the location */
+    if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && !sc) ||
+        (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && !dc))
         return CUDA_ERROR_INVALID_CONTEXT;
     struct sg_copy_side src = {p->srcMemoryType, SG_COPY_BASE(p, src), p->srcXInBytes, p->srcY,
                                p->srcZ,          p->srcPitch,          p->srcHeight,   sc};

@@ -218,7 +218,7 @@ CUresult sgd_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     struct sg_mem_info info;
 
-    if (!pFlags || !find_host(p, &info))
+    if (!pFlags || !find_host(p, &info) || info.kind == SG_MEM_REGISTERED) /* cuda.h: allocations only */
         return CUDA_ERROR_INVALID_VALUE;
     *pFlags = info.flags;
     return CUDA_SUCCESS;

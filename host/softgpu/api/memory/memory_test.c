@@ -216,6 +216,7 @@ static void test_host_memory(void **state)
     IS(cuMemHostAlloc(&p, 4, 0x80), INVALID_VALUE);
     IS(cuMemHostGetDevicePointer_v2(&d, buf, 0), INVALID_VALUE);
     OK(cuMemHostRegister_v2(buf, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+    IS(cuMemHostGetFlags(&flags, buf), INVALID_VALUE); /* only of allocations */
     IS(cuMemHostRegister_v2(buf + 4000, 4096, 0), HOST_MEMORY_ALREADY_REGISTERED);
     OK(cuMemHostGetDevicePointer_v2(&d, buf, 0));
     OK(cuMemcpyHtoD_v2(d, "hello", 6));

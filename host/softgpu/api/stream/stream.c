@@ -55,7 +55,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     if ((uintptr_t)hStream <= 2) {
         SG_CTX(ctx);
         (void)ctx;
-        return hStream ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_HANDLE;
     }
     SG_STREAM(s, hStream);
     sg_stream_retire(s);

@@ -53,6 +53,8 @@ static void test_stream_basics(void **state)
     IS(cuStreamSynchronize((CUstream)0x7fff12345678), INVALID_HANDLE);
     IS(cuStreamSynchronize((CUstream)c), INVALID_HANDLE); /* a handle of another kind */
     IS(cuStreamDestroy_v2(NULL), INVALID_HANDLE);
+    IS(cuStreamDestroy_v2(CU_STREAM_LEGACY), INVALID_HANDLE);
+    IS(cuStreamDestroy_v2(CU_STREAM_PER_THREAD), INVALID_HANDLE);
     OK(cuStreamDestroy_v2(b));
     ctx_end(c);
 }
