@@ -356,14 +356,26 @@ static void by_hand(void)
              "%s.func (.reg .u32 r) f(.reg .u32 n)\n{\ncall (r), f, (n);\nret;\n}\n"
              ".entry t()\n{\n.reg .u32 a;\ncall (a), f, (a);\n}\n",
              head);
+    if (tk_open(&t, buf, "t")) {
+        int r = tk_run(&t, 1, 64, NULL, &f);
+
+        t_result("endless recursion, arguments in registers", r == 714, "result %d %s", r, f.message);
+        tk_close(&t);
+    } else {
+        t_result("endless recursion, arguments in registers", false, "%s", t.diag.message);
+    }
+    snprintf(buf, sizeof(buf),
+             "%s.func (.reg .u32 r) f(.reg .pred n)\n{\ncall (r), f, (n);\nret;\n}\n"
+             ".entry t()\n{\n.reg .u32 a;\n.reg .pred p;\ncall (a), f, (p);\n}\n",
+             head);
     struct sg_module *m = NULL;
     struct sg_diag d = {0};
     int r = sg_module_parse(buf, strlen(buf), &m, &d);
 
     if (!r)
         r = sg_kernel_prepare(sg_module_kernel(m, 0), &d);
-    t_result("arguments in registers are refused", r == 801 && strstr(d.message, ".param"), "result %d %s", r,
-             d.message);
+    t_result("a recursive function of predicates is refused", r == 801 && strstr(d.message, "predicates"),
+             "result %d %s", r, d.message);
     sg_module_free(m);
 }
 
@@ -412,6 +424,44 @@ static void many_copies(void)
     tk_close(&t);
 }
 
+/* f1 calls f2 through a pointer in turn, and f3 itself, with parameters in registers: both are called, not
+   expanded. */
+static void pointers_by_register(void)
+{
+    static const char source[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".func (.reg .b32 r) f1(.reg .b32 a, .reg .b64 t);\n.func (.reg .b32 r) f2(.reg .b32 a, .reg .b64 t);\n"
+        ".func (.reg .b32 r) f3(.reg .b32 a, .reg .b64 t);\n.global .align 8 .u64 tab[3] = {f1, f2, f3};\n"
+        ".func (.reg .b32 r) f1(.reg .b32 a, .reg .b64 t)\n{\n.reg .b64 %x;\nld.global.u64 %x, [t+8];\n"
+        "L: .calltargets f2, f3;\ncall (r), %x, (a, t), L;\nadd.u32 r, r, a;\nret;\n}\n"
+        ".func (.reg .b32 r) f2(.reg .b32 a, .reg .b64 t)\n{\n.reg .pred %p;\nsetp.gt.u32 %p, a, 20;\n"
+        "mul.lo.u32 r, a, 3;\n@%p ret;\nadd.u32 r, r, 1;\nret;\n}\n"
+        ".func (.reg .b32 r) f3(.reg .b32 a, .reg .b64 t)\n{\n.reg .pred %p;\n.reg .b32 %b;\n.reg .b64 %x;\n"
+        "mov.u32 r, 0;\nsetp.eq.u32 %p, a, 0;\n@%p ret;\nsub.u32 %b, a, 1;\nld.global.u64 %x, [t+16];\n"
+        "L: .callprototype (.reg .b32 _) _ (.reg .b32 _, .reg .b64 _);\ncall (r), %x, (%b, t), L;\n"
+        "add.u32 r, r, a;\nret;\n}\n"
+        ".visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<4>;\n.reg .b64 %rd<6>;\nld.param.u64 %rd1, [out];\n"
+        "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd1, %rd1, %rd2;\nrem.u32 %r2, %r1, 3;\n"
+        "mul.wide.u32 %rd3, %r2, 8;\nmov.u64 %rd4, tab;\nadd.u64 %rd3, %rd4, %rd3;\nld.global.u64 %rd5, [%rd3];\n"
+        "P: .callprototype (.reg .b32 _) _ (.reg .b32 _, .reg .b64 _);\n"
+        "call (%r3), %rd5, (%r1, %rd4), P;\nst.global.u32 [%rd1], %r3;\nret;\n}\n";
+    uint32_t *out = tm_alloc(50 * 4);
+    struct sg_fault f = {0};
+    struct tk t;
+    bool ok = true;
+    int r;
+
+    if (!tk_open(&t, source, "k")) {
+        t_result("pointers, parameters in registers", false, "%s", t.diag.message);
+        return;
+    }
+    r = tk_run(&t, 1, 50, &out, &f);
+    for (uint32_t i = 0; i < 50; i++)
+        ok &= out[i] == (i % 3 == 2 ? i * (i + 1) / 2 : 3 * i + (i <= 20) + (i % 3 ? 0 : i));
+    check("pointers, parameters in registers", ok, r, &f);
+    tk_close(&t);
+}
+
 int main(int argc, char **argv)
 {
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
@@ -419,6 +469,7 @@ int main(int argc, char **argv)
     FILE *in;
 
     by_hand();
+    pointers_by_register();
     many_copies();
     snprintf(path, sizeof(path), "%.*srecursion_80.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
              dir ? argv[0] : "");

@@ -198,8 +198,12 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     if (c->nargs != f->nparams || c->nrets != f->nrets || f->nparams > SG_MAX_ARGS || f->nrets > SG_MAX_ARGS)
         return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
                              f->nrets);
-    if (sg_call_by_register(f))
-        return sg_dec_refuse(d, "recursive functions take their arguments in .param only");
+    for (i = 0; i < f->nparams + f->nrets; i++) {
+        const struct sg_pdecl *p = i < f->nparams ? &f->params[i] : &f->rets[i - f->nparams];
+
+        if (p->is_reg && (p->type == SG_TY_PRED || p->vec > 1))
+            return sg_dec_refuse(d, "predicates and vectors of a function that is called");
+    }
     if (d->in_span)
         return sg_dec_refuse(d, "a call under a predicate");
     end = place_parameters(f->params, f->nparams, 0, offset);
@@ -222,10 +226,18 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     return d->err;
 }
 
-/* The parameters and results of a function as local variables of its frame. */
-static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset)
+/* The parameters and results of a function as local variables of its frame; reg: registers of those in one. */
+static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset,
+                          uint32_t *reg)
 {
     for (uint32_t i = 0; i < n; i++) {
+        reg[i] = NONE;
+        if (p[i].is_reg) {
+            reg[i] = sg_new_vreg(d, p[i].type, false);
+            if (d->err || sg_scope_define(d, p[i].name, p[i].len, SG_K_REG, reg[i]))
+                return d->err;
+            continue;
+        }
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
         d->lvars[d->nlvars] = (struct sg_lvar){offset[i], p[i].size, false, true, p[i].element};
@@ -235,10 +247,19 @@ static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n
     return 0;
 }
 
+/* Reads the registers of parameters from the frame, or writes those of results to it. */
+static void transfer_registers(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset,
+                               const uint32_t *reg, bool store)
+{
+    for (uint32_t i = 0; i < n && !d->err; i++)
+        if (reg[i] != NONE)
+            sg_ldst_local(d, store, p[i].type, reg[i], offset[i]);
+}
+
 static int decode_function(struct sg_dec *d, uint32_t index)
 {
     const struct sg_func *f = &d->m->funcs[d->procs[index].func];
-    uint32_t offset[2 * SG_MAX_ARGS], i;
+    uint32_t offset[2 * SG_MAX_ARGS], reg[2 * SG_MAX_ARGS], end = NONE, i;
 
     d->proc = index + 1;
     d->line = f->body_line;
@@ -248,15 +269,21 @@ static int decode_function(struct sg_dec *d, uint32_t index)
     sg_scope_open(d);
     d->depth = 0;
     d->call_stack[d->depth++] = d->procs[index].func;
-    d->ret_label = SG_RET_CALL;
+    if (sg_call_by_register(f))
+        end = sg_new_label(d); /* results are written to the frame there */
+    d->ret_label = end == NONE ? SG_RET_CALL : end + 1;
     d->local_bytes = place_parameters(f->params, f->nparams, 0, offset);
     d->local_bytes = place_parameters(f->rets, f->nrets, d->local_bytes, offset + SG_MAX_ARGS);
-    if (declare_locals(d, f->params, f->nparams, offset) ||
-        declare_locals(d, f->rets, f->nrets, offset + SG_MAX_ARGS))
+    if (declare_locals(d, f->params, f->nparams, offset, reg) ||
+        declare_locals(d, f->rets, f->nrets, offset + SG_MAX_ARGS, reg + SG_MAX_ARGS))
         return d->err;
     sg_place_label(d, d->procs[index].label);
+    transfer_registers(d, f->params, f->nparams, offset, reg, false);
     if (d->err || sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
         return d->err;
+    if (end != NONE)
+        sg_place_label(d, end);
+    transfer_registers(d, f->rets, f->nrets, offset + SG_MAX_ARGS, reg + SG_MAX_ARGS, true);
     i = sg_emit(d, SG_OP_return, NONE, NONE, NONE, NONE);
     if (d->err)
         return d->err;

@@ -432,6 +432,19 @@ static int expand_call(struct sg_dec *d, uint32_t func, struct sg_call *c)
     return d->err;
 }
 
+/* True if an argument of a call through a pointer is as the prototype of a function with this parameter has it. */
+static bool argument_fits(const struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o,
+                          bool is_ret)
+{
+    if (!p->is_reg)
+        return o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && d->lvars[o->v].size == p->size;
+    if (p->type == SG_TY_PRED || p->vec > 1)
+        return false;
+    if (o->kind == SG_O_REG)
+        return sg_type_size((enum sg_type)d->vregs[o->v].type) == p->size;
+    return o->kind == SG_O_IMM && !is_ret;
+}
+
 /* True if a call through a pointer with these arguments may target this function. */
 static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, const struct sg_call *c)
 {
@@ -443,8 +456,7 @@ static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, cons
         return false;
     for (int k = 0; k < 2; k++)
         for (uint32_t i = 0; i < n[k]; i++)
-            if (p[k][i].is_reg || o[k][i].kind != SG_O_SYM || o[k][i].symkind != SG_K_LOCAL ||
-                d->lvars[o[k][i].v].size != p[k][i].size)
+            if (!argument_fits(d, &p[k][i], &o[k][i], k == 1))
                 return false;
     return true;
 }
