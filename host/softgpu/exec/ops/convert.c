@@ -105,13 +105,17 @@ HANDLER(cvt_tf32_f32)
     {
         u32 u = pa[i], r;
 
-        if ((u & 0x7f800000u) == 0x7f800000u) {
-            d[i] = (u & 0x7fffffu) ? 0x7fffffffu : u;
+        if ((u & 0x7fffffffu) > 0x7f800000u) {
+            d[i] = 0x7fffffffu;
             continue;
         }
         if ((in->imm & SG_H_RELU) && u >> 31)
             u = 0;
         r = in->imm & SG_H_RZ ? u : in->imm & SG_H_RNA ? u + 0x1000u : u + 0xfffu + (u >> 13 & 1);
+        if ((u & 0x7fffffffu) == 0x7f800000u)
+            r = u;
+        if ((in->imm & SG_H_SATFINITE) && (r & 0x7f800000u) == 0x7f800000u)
+            r = (r & 0x80000000u) | 0x7f7fe000u;
         d[i] = r & 0xffffe000u;
     }
     return SG_NEXT;
@@ -186,9 +190,9 @@ HANDLER(cvt_f16x2_e4m3x2)
 }
 
 /* e5m2 is the upper byte of f16 */
-static u32 from_e5m2(u32 v)
+static u32 from_e5m2(u32 v, int64_t flags)
 {
-    return (v & 0x7f) > 0x7c ? 0x7fff : v << 8;
+    return (v & 0x7f) > 0x7c ? 0x7fff : (flags & SG_H_RELU) && v >> 7 ? 0 : v << 8;
 }
 
 HANDLER(cvt_f16x2_e5m2x2)
@@ -200,7 +204,7 @@ HANDLER(cvt_f16x2_e5m2x2)
     {
         const u32 v = pa[i];
 
-        d[i] = from_e5m2(v >> 8 & 255) << 16 | from_e5m2(v & 255);
+        d[i] = from_e5m2(v >> 8 & 255, in->imm) << 16 | from_e5m2(v & 255, in->imm);
     }
     return SG_NEXT;
 }
