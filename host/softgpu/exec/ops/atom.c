@@ -191,15 +191,31 @@ HANDLER(atom_exch_b128)
     return atom128(w, in, false);
 }
 
-static inline u32 add_f32(u32 a, u32 b)
+/* A subnormal number becomes zero with its sign. */
+static inline u32 flush_f32(u32 v, bool flush)
+{
+    return flush && !(v & 0x7f800000u) ? v & 0x80000000u : v;
+}
+
+/* PTX ISA, "atom": the sum of f32 in global memory flushes operands and result, that in shared memory does not. */
+static inline u32 add_f32(u32 a, u32 b, bool flush)
 {
     f32 x, y;
 
+    a = flush_f32(a, flush);
+    b = flush_f32(b, flush);
     memcpy(&x, &a, 4);
     memcpy(&y, &b, 4);
     x += y;
     memcpy(&a, &x, 4);
-    return x != x ? 0x7fffffffu : a;
+    return x != x ? 0x7fffffffu : flush_f32(a, flush);
+}
+
+/* The operand of a lane, accessible memory, is not in shared memory. */
+static inline bool is_global(const struct sg_warp *w, const struct sg_insn *in, u32 lane)
+{
+    return !IS_SHARED(in) && (SG_AUX_SPACE(in->aux) != SG_SP_GENERIC ||
+                              SRC(u64, a)[lane] + (u64)in->imm - sg_win.shared >= SG_WIN_CLUSTER_SIZE);
 }
 
 static inline u64 add_f64(u64 a, u64 b)

@@ -111,11 +111,24 @@ static f64 float_of(u64 v, enum sg_type t)
     }
 }
 
+/* A subnormal f32 becomes zero with its sign. */
+static u64 flush_subnormal(u64 v)
+{
+    return v & 0x7f800000u ? v : v & 0x80000000u;
+}
+
+/* Sums of f32 flush operands and result (PTX ISA, "cp.reduce.async.bulk"). */
 static u64 add_float(u64 a, u64 b, enum sg_type t)
 {
     const f64 sum = float_of(a, t) + float_of(b, t);
     u64 r = 0;
-    f32 f = (f32)float_of(a, t) + (f32)float_of(b, t);
+    f32 f;
+
+    if (t == SG_TY_F32) {
+        a = flush_subnormal(a);
+        b = flush_subnormal(b);
+    }
+    f = (f32)float_of(a, t) + (f32)float_of(b, t);
 
     switch (t) {
     case SG_TY_F16:
@@ -124,7 +137,7 @@ static u64 add_float(u64 a, u64 b, enum sg_type t)
         return sg_f32_to_bf16(f, 0) & 0xffff;
     case SG_TY_F32:
         memcpy(&r, &f, 4);
-        return f != f ? 0x7fffffffu : r;
+        return f != f ? 0x7fffffffu : flush_subnormal(r);
     default:
         memcpy(&r, &sum, 8);
         return r;
