@@ -105,6 +105,19 @@ static void test_faults(void)
                  1, SG_ERR_MISALIGNED, 0, "misaligned");
     expect_fault("misaligned", KERNEL("", "st.global.u32 [%rd1+2], %r1;"), 8, SG_ERR_MISALIGNED, 0,
                  "misaligned");
+    /* vectors that are accessed in two halves */
+#define WIDE(body) \
+    ".version 8.8\n.target sm_100\n.address_size 64\n.visible .entry t(.param .u64 p0)\n{\n" \
+    ".reg .b32 %r<8>;\n.reg .b64 %rd<4>;\nld.param.u64 %rd0, [p0];\n" body "\nret;\n}\n"
+    expect_fault("8 words aligned to 16 bytes",
+                 WIDE("ld.global.v8.b32 {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}, [%rd0+16];"), 4,
+                 SG_ERR_MISALIGNED, 0, "read of 32 bytes");
+    expect_fault("8 words to such an address",
+                 WIDE("st.global.v8.f32 [%rd0+48], {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7};"), 4,
+                 SG_ERR_MISALIGNED, 0, "write of 32 bytes");
+    expect_fault("4 double words aligned to 16 bytes",
+                 WIDE("ld.global.v4.b64 {%rd0, %rd1, %rd2, %rd3}, [%rd0+16];"), 4, SG_ERR_MISALIGNED, 0,
+                 "read of 32 bytes");
     expect_fault("outside shared memory",
                  KERNEL(".shared .b32 s[4];\n",
                         "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nst.shared.u32 [%r9], %r1;"),

@@ -319,6 +319,26 @@ HANDLER(st_slow)
     return sg_st_slow(w, in);
 }
 
+/* Faults where a vector, accessed in two halves, is not aligned to its whole size. imm, aux: of the first half. */
+HANDLER(whole_aligned)
+{
+    const u32 whole = 2 * SG_AUX_ELEM(in->aux) * SG_AUX_VEC(in->aux);
+
+    EACH(w->mask)
+    {
+        const u64 addr =
+            in->aux & SG_AUX_ADDR32 ? (u32)(SRC(u32, a)[i] + (u32)in->imm) : SRC(u64, a)[i] + (u64)in->imm;
+        u32 local;
+
+        if (addr & (whole - 1)) {
+            sg_resolve(w, in, i, (enum sg_space)SG_AUX_SPACE(in->aux), addr, whole, whole,
+                       (in->aux & SG_AUX_WRITE) != 0, &local);
+            return SG_FAULTED;
+        }
+    }
+    return SG_NEXT;
+}
+
 /* True if all lanes copy 16 bytes from the cached allocation; the copy is done then. */
 static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
 {

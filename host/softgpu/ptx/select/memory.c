@@ -217,21 +217,18 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     return d->err;
 }
 
-/* Where an operand becomes several instructions: a register that an earlier one writes is read from a copy. */
-static uint32_t unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n)
+/* A vector of two halves: its address is aligned to both together. */
+static void check_whole(struct sg_dec *d, enum sg_type t, const struct addr *x, bool write)
 {
-    for (uint32_t k = 0; k < n; k++) {
-        bool wide;
-        uint32_t copy;
+    uint32_t i;
 
-        if (written[k].kind != SG_O_REG || written[k].v != v)
-            continue;
-        wide = d->vregs[v].cls == SG_C_64;
-        copy = sg_temp(d, wide ? SG_TY_B64 : SG_TY_B32);
-        sg_emit(d, wide ? SG_OP_mov_b64 : SG_OP_mov_b32, copy, v, NONE, NONE);
-        return copy;
-    }
-    return v;
+    if (x->uniform_param) /* an offset that is known */
+        return;
+    i = sg_emit(d, SG_OP_whole_aligned, NONE, x->op, NONE, NONE);
+    if (d->err)
+        return;
+    d->insns[i].imm = x->off;
+    d->insns[i].aux = make_aux(t, 4, x, write, false);
 }
 
 /* The registers of a vector operand, or the single register. */
@@ -275,7 +272,8 @@ static int emit_ld(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: outside the parameters", d->oc.full);
     if (vec < 8)
         return select_load(d, t, vec, el, &x, spin);
-    x.op = unwritten_register(d, x.op, el, 4);
+    check_whole(d, t, &x, false);
+    x.op = sg_unwritten_register(d, x.op, el, 4);
     select_load(d, t, 4, el, &x, spin); /* 32 bytes in two halves */
     x.off += 16;
     return select_load(d, t, 4, el + 4, &x, spin);
@@ -350,6 +348,7 @@ static int emit_st(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: kernel parameters cannot be written", d->oc.full);
     if (vec < 8)
         return select_store(d, t, vec, el, &x, spin);
+    check_whole(d, t, &x, true);
     select_store(d, t, 4, el, &x, spin);
     x.off += 4 * size;
     return select_store(d, t, 4, el + 4, &x, spin);
@@ -429,8 +428,8 @@ int sg_emit_atom(struct sg_dec *d)
             return d->err;
         for (uint32_t k = 1; k < vec && !red; k++)
             if (el[1][k].kind == SG_O_REG)
-                el[1][k].v = unwritten_register(d, el[1][k].v, el[0], k);
-        f[1] = unwritten_register(d, f[1], el[0], red ? 0 : vec - 1);
+                el[1][k].v = sg_unwritten_register(d, el[1][k].v, el[0], k);
+        f[1] = sg_unwritten_register(d, f[1], el[0], red ? 0 : vec - 1);
         for (uint32_t k = 0; k < vec; k++) {
             f[2] = sg_src_el(d, &el[1][k], t);
             f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);

@@ -41,3 +41,19 @@ int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg
     }
     return d->err;
 }
+
+uint32_t sg_unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        bool wide;
+        uint32_t copy;
+
+        if (written[k].kind != SG_O_REG || written[k].v != v)
+            continue;
+        wide = d->vregs[v].cls == SG_C_64;
+        copy = sg_temp(d, wide ? SG_TY_B64 : SG_TY_B32);
+        sg_emit(d, wide ? SG_OP_mov_b64 : SG_OP_mov_b32, copy, v, SG_OPND_NONE, SG_OPND_NONE);
+        return copy;
+    }
+    return v;
+}

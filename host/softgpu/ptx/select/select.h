@@ -98,6 +98,8 @@ int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct s
                   const struct sg_opel *words);
 int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                  const struct sg_opel *words);
+/* Where an operand becomes several instructions: a register that an earlier one writes is read from a copy. */
+uint32_t sg_unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n);
 
 /* The address of operand i, offset included, in a register: 32 bits in shared memory, else 64. */
 uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
