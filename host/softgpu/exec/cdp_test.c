@@ -19,6 +19,10 @@
     " .param .b64 fp, .param .b64 w, .param .b64 h, .param .b32 k, .param .b64 s);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2Memset2DAsync(.param .b64 t, .param .b64 tp, .param .b32 v," \
     " .param .b64 w, .param .b64 h, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Memcpy3DAsync(.param .b64 p, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Memset3DAsync_ptsz(.param .align 8 .b8 p[32], .param .b32 v," \
+    " .param .align 8 .b8 e[24], .param .b64 s);\n" \
+    ".extern .func (.param .b64 r) __cudaCDP2GetErrorName(.param .b32 e);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2Malloc(.param .b64 p, .param .b64 n);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2Free(.param .b64 p);\n" \
     ".extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p," \
@@ -193,6 +197,39 @@ static void memory(void)
         (const uint32_t[]){9, 0, 9, 0, 1, 1, 1, 0, 0, 0}, 10, 1);
 }
 
+/* Two rows of 4 bytes in each of two slices are set, 8 bytes apart, slices of 3 rows; two rows, from the second,
+   are copied to the end of rows of 8 bytes in slices of 2. A row does not fit, an array: errors. */
+static void boxes(void)
+{
+#define COPY_BOX \
+    "{ .param .b64 p; .param .b64 s; .param .b32 q; st.param.b64 [p], %rd4; st.param.b64 [s], 0;\n" \
+    "call.uni (q), __cudaCDP2Memcpy3DAsync, (p, s); ld.param.b32 %r1, [q]; }\n"
+    run("copies and memsets of boxes",
+        PARENT(
+            "add.u64 %rd3, %rd1, 512;\nadd.u64 %rd4, %rd1, 1024;\nmov.u64 %rd5, 0;\n"
+            "{ .param .align 8 .b8 p[32]; .param .b32 v; .param .align 8 .b8 e[24]; .param .b64 s;\n"
+            ".param .b32 q; st.param.b64 [p], %rd3; st.param.b64 [p+8], 8; st.param.b64 [p+16], 8;\n"
+            "st.param.b64 [p+24], 3; st.param.b32 [v], 257; st.param.b64 [e], 4; st.param.b64 [e+8], 2;\n"
+            "st.param.b64 [e+16], 2; st.param.b64 [s], 0;\n"
+            "call.uni (q), __cudaCDP2Memset3DAsync_ptsz, (p, v, e, s); ld.param.b32 %r1, [q]; }\n"
+            "st.global.u32 [%rd1+32], %r1;\n"
+            "st.global.u64 [%rd4+16], 1;\nst.global.u64 [%rd4+32], %rd3;\nst.global.u64 [%rd4+40], 8;\n"
+            "st.global.u64 [%rd4+48], 8;\nst.global.u64 [%rd4+56], 3;\nst.global.u64 [%rd4+72], 4;\n"
+            "st.global.u64 [%rd4+96], %rd1;\nst.global.u64 [%rd4+104], 8;\nst.global.u64 [%rd4+112], 8;\n"
+            "st.global.u64 [%rd4+120], 2;\nst.global.u64 [%rd4+128], 4;\nst.global.u64 [%rd4+136], 2;\n"
+            "st.global.u64 [%rd4+144], 2;\nst.global.u32 [%rd4+152], 3;\n" COPY_BOX
+            "st.global.u32 [%rd1+36], %r1;\nst.global.u64 [%rd4+128], 5;\n" COPY_BOX
+            "st.global.u32 [%rd1+40], %r1;\nst.global.u64 [%rd4+128], 4;\nst.global.u64 [%rd4], 1;\n" COPY_BOX
+            "st.global.u32 [%rd1+44], %r1;\n"),
+        (const uint32_t[]){0, 0x01010101, 0, 0, 0, 0x01010101, 0, 0, 0, 0, 12, 1}, 12, 1);
+    run("names of errors",
+        PARENT(
+            "{ .param .b32 a; .param .b64 q; st.param.b32 [a], 9; call.uni (q), __cudaCDP2GetErrorName, (a);\n"
+            "ld.param.b64 %rd3, [q]; }\nld.u8 %r1, [%rd3+9];\nld.u8 %r2, [%rd3+29];\n"
+            "st.global.u32 [%rd1], %r1;\nst.global.u32 [%rd1+4], %r2;\n"),
+        (const uint32_t[]){'I', 0}, 2, 1);
+}
+
 /* Events, and the forms of nvcc --default-stream per-thread. An event that is none is an error. */
 static void events(void)
 {
@@ -358,6 +395,7 @@ int main(void)
     clusters();
     node_updates();
     memory();
+    boxes();
     events();
     wrong();
     many_errors();

@@ -86,6 +86,8 @@ struct sg_query_ops {
     uint32_t (*version)(int32_t *runtime);
     uint32_t (*attribute)(int32_t attribute, int32_t device, int32_t *value);
     uint32_t (*limit)(void *owner, uint32_t limit, uint64_t *value);
+    /* preference of caches and width of banks of shared memory; either may be NULL */
+    uint32_t (*configs)(void *owner, int32_t *cache, int32_t *bank);
     uint32_t (*function)(void *owner, struct sg_kernel *k, struct sg_function_attributes *out);
     uint32_t (*occupancy)(void *owner, struct sg_kernel *k, int32_t block, uint64_t dynamic, int32_t *blocks);
     /* 0 if the kernel can be launched with these blocks and bytes of dynamic shared memory */

@@ -68,6 +68,17 @@ static uint32_t query_limit(void *owner, uint32_t limit, uint64_t *value)
     return CUDA_SUCCESS;
 }
 
+static uint32_t query_configs(void *owner, int32_t *cache, int32_t *bank)
+{
+    const struct sg_ctx *ctx = ((struct sg_mod *)owner)->ctx;
+
+    if (cache)
+        *cache = (int32_t)ctx->cache_config;
+    if (bank)
+        *bank = (int32_t)ctx->shared_config;
+    return CUDA_SUCCESS;
+}
+
 #define E_DEVICE_FUNCTION 98u /* cudaErrorInvalidDeviceFunction */
 
 static uint32_t query_function(void *owner, struct sg_kernel *k, struct sg_function_attributes *out)
@@ -158,6 +169,7 @@ static const struct sg_query_ops launch_queries = {
     .version = query_version,
     .attribute = query_attribute,
     .limit = query_limit,
+    .configs = query_configs,
     .function = query_function,
     .occupancy = query_occupancy,
     .launch = query_launch,

@@ -13,6 +13,8 @@ static const char nested_ptx[] =
     ".extern .func (.param .b32 r) __cudaCDP2RuntimeGetVersion(.param .b64 p);\n"
     ".extern .func (.param .b32 r) __cudaCDP2DeviceGetAttribute(.param .b64 p, .param .b32 a, .param .b32 d);\n"
     ".extern .func (.param .b32 r) __cudaCDP2DeviceGetLimit(.param .b64 p, .param .b32 l);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2DeviceGetCacheConfig(.param .b64 p);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2DeviceGetSharedMemConfig(.param .b64 p);\n"
     ".extern .func (.param .b32 r) __cudaCDP2FuncGetAttributes(.param .b64 p, .param .b64 f);\n"
     ".extern .func (.param .b32 r) __cudaCDP2OccupancyMaxActiveBlocksPerMultiprocessor(.param .b64 p,"
     " .param .b64 f, .param .b32 b, .param .b64 n);\n"
@@ -57,7 +59,12 @@ static const char nested_ptx[] =
                                                                       "p, f, a, n, b")
                                                                       ERROR_TO("44") "mov.u64 %rd3, 0; st.param.b64 [p], %rd3;\n" CALL(
                                                                           "GetDevice", "p")
-                                                                          ERROR_TO("48") "ret;\n}\n";
+                                                                          ERROR_TO("48") "add.u64 %rd3, %rd2, 176;\nst.param.b64 [p], %rd3;\n" CALL(
+                                                                              "DeviceGetCacheConfig", "p")
+                                                                              ERROR_TO("52") "add.u64 %rd3, %rd2, 180;\nst.param.b64 [p], %rd3;\n" CALL(
+                                                                                  "DeviceGetSharedMemConfig",
+                                                                                  "p")
+                                                                                  ERROR_TO("56") "ret;\n}\n";
 
 static int function_attribute(CUfunction f, CUfunction_attribute a)
 {
@@ -69,7 +76,7 @@ static int function_attribute(CUfunction f, CUfunction_attribute a)
 
 static void test_queries(void **state)
 {
-    static const int errors[] = {0, 0, 0, 0, 1, 101, 0, 1, 0, 98, 0, 0, 1};
+    static const int errors[] = {0, 0, 0, 0, 1, 101, 0, 1, 0, 98, 0, 0, 1, 0, 0};
     struct {
         int32_t error[64];
         int32_t device, devices, version, attribute;
@@ -77,12 +84,14 @@ static void test_queries(void **state)
         int32_t blocks, blocks_flags;
         uint64_t shared, constant, local;
         int32_t of[13], reserved[17];
+        int32_t cache, bank;
     } got;
     CUcontext c = ctx_begin();
     CUfunction parent, child;
     CUdeviceptr out;
     CUmodule m;
     void *args[] = {&out};
+    CUsharedconfig bank;
     size_t heap;
     int v;
 
@@ -92,6 +101,7 @@ static void test_queries(void **state)
     OK(cuModuleGetFunction(&child, m, "child"));
     OK(cuFuncSetAttribute(child, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 12345));
     OK(cuMemAlloc_v2(&out, sizeof(got)));
+    OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_L1));
     OK(cuMemsetD8_v2(out, 0xee, sizeof(got)));
     OK(cuLaunchKernel(parent, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
     OK(cuMemcpyDtoH_v2(&got, out, sizeof(got)));
@@ -118,6 +128,9 @@ static void test_queries(void **state)
     assert_int_equal(got.of[5], 12345);
     assert_int_equal(got.of[6], -1);
     assert_int_equal(got.reserved[16], 0);
+    assert_int_equal(got.cache, CU_FUNC_CACHE_PREFER_L1);
+    OK(cuCtxGetSharedMemConfig(&bank));
+    assert_int_equal(got.bank, bank);
     OK(cuMemFree_v2(out));
     OK(cuModuleUnload(m));
     ctx_end(c);

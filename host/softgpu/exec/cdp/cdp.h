@@ -24,6 +24,7 @@ struct sg_child {
     struct sg_kernel *kernel;
     uint64_t to, from;                            /* addresses */
     uint64_t to_pitch, from_pitch, width, height; /* rows and their distances, bytes */
+    uint64_t to_slice, from_slice, slices;        /* slices of `height` rows and their distances, bytes */
     int value;                                    /* -1: a copy */
     /* name until the launch: the parameter buffer of a kernel, in the device heap; an odd number for memory */
     uint64_t buffer;

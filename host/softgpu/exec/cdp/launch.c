@@ -105,48 +105,62 @@ HANDLER(cdp_error_peek)
     return last_errors(w, in, false);
 }
 
-/* The texts of cudaGetErrorString() for the errors returned here; stored in the device heap, for
-   kernels. */
-static u64 error_string(u32 code)
+/* The texts of cudaGetErrorString() and cudaGetErrorName() for the errors returned here; stored in the device
+   heap, for kernels. */
+static u64 error_string(u32 code, bool name)
 {
     static const struct {
         u32 code;
-        const char *text;
+        const char *text[2];
     } known[] = {
-        {0, "no error"},
-        {E_INVALID, "invalid argument"},
-        {E_MEMORY, "out of memory"},
-        {E_CONFIGURATION, "invalid configuration argument"},
-        {E_DEPTH, "launch would exceed maximum depth of nested launches"},
-        {E_PENDING, "launch failed because launch would exceed "
-                    "cudaLimitDevRuntimePendingLaunchCount"},
-        {E_FUNCTION, "invalid device function"},
-        {UINT32_MAX, "unrecognized error code"},
+        {0, {"no error", "cudaSuccess"}},
+        {E_INVALID, {"invalid argument", "cudaErrorInvalidValue"}},
+        {E_MEMORY, {"out of memory", "cudaErrorMemoryAllocation"}},
+        {E_CONFIGURATION, {"invalid configuration argument", "cudaErrorInvalidConfiguration"}},
+        {E_PITCH, {"invalid pitch argument", "cudaErrorInvalidPitchValue"}},
+        {E_DEPTH,
+         {"launch would exceed maximum depth of nested launches", "cudaErrorLaunchMaxDepthExceeded"}},
+        {E_PENDING,
+         {"launch failed because launch would exceed cudaLimitDevRuntimePendingLaunchCount",
+          "cudaErrorLaunchPendingCountExceeded"}},
+        {E_FUNCTION, {"invalid device function", "cudaErrorInvalidDeviceFunction"}},
+        {E_NOT_SUPPORTED, {"operation not supported", "cudaErrorNotSupported"}},
+        {UINT32_MAX, {"unrecognized error code", "unrecognized error code"}},
     };
     enum { KNOWN = sizeof(known) / sizeof(known[0]) };
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static u64 at[KNOWN];
+    static u64 at[KNOWN][2];
     int i = 0;
 
     while (i < KNOWN - 1 && known[i].code != code)
         i++;
     pthread_mutex_lock(&lock);
-    if (!at[i]) {
-        at[i] = sg_heap_alloc(strlen(known[i].text) + 1);
-        if (at[i])
-            strcpy((char *)(uintptr_t)at[i], known[i].text);
+    if (!at[i][name]) {
+        at[i][name] = sg_heap_alloc(strlen(known[i].text[name]) + 1);
+        if (at[i][name])
+            strcpy((char *)(uintptr_t)at[i][name], known[i].text[name]);
     }
     pthread_mutex_unlock(&lock);
-    return at[i];
+    return at[i][name];
 }
 
-HANDLER(cdp_error_string)
+static int error_texts(struct sg_warp *w, const struct sg_insn *in, bool name)
 {
     u64 *d = DST(u64, d);
 
     for (u32 m = w->mask; m; m &= m - 1)
-        d[__builtin_ctz(m)] = error_string(SRC(u32, a)[__builtin_ctz(m)]);
+        d[__builtin_ctz(m)] = error_string(SRC(u32, a)[__builtin_ctz(m)], name);
     return SG_NEXT;
+}
+
+HANDLER(cdp_error_string)
+{
+    return error_texts(w, in, false);
+}
+
+HANDLER(cdp_error_name)
+{
+    return error_texts(w, in, true);
 }
 
 static void child_free(struct sg_child *c)

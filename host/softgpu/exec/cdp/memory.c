@@ -32,7 +32,7 @@ static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value,
     c->from = from;
     c->value = value;
     c->width = bytes;
-    c->height = 1;
+    c->height = c->slices = 1;
     c->tail = stream == STREAM_TAIL;
     pthread_mutex_lock(&k->lock);
     room = sg_cdp_count(l, k);
@@ -82,6 +82,7 @@ static u64 rows_begin(const struct sg_launch *l, const struct sg_child *what)
     if (!c)
         return 0;
     *c = *what;
+    c->slices = 1;
     pthread_mutex_lock(&k->lock);
     if (sg_cdp_count(l, k)) {
         name = c->buffer = 2 * ++k->rects + 1;
@@ -120,6 +121,84 @@ HANDLER(cdp_set_rows)
         d[i] = rows_begin(w->cta->launch, &(struct sg_child){.to = SRC(u64, a)[i],
                                                              .to_pitch = SRC(u64, b)[i],
                                                              .value = (int)(SRC(u32, c)[i] & 255)});
+    }
+    return SG_NEXT;
+}
+
+HANDLER(cdp_slices)
+{
+    struct sg_children *k = w->cta->launch->children;
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+        struct sg_child **p;
+
+        pthread_mutex_lock(&k->lock);
+        p = sg_cdp_waiting(k, SRC(u64, a)[i], false);
+        if (p) {
+            (*p)->to_slice = SRC(u64, b)[i] * (*p)->to_pitch;
+            (*p)->slices = SRC(u64, c)[i];
+        }
+        pthread_mutex_unlock(&k->lock);
+    }
+    return SG_NEXT;
+}
+
+/* cudaMemcpy3DParms */
+struct box {
+    u64 from_array, from_x, from_y, from_z, from, from_pitch, from_width, from_rows;
+    u64 to_array, to_x, to_y, to_z, to, to_pitch, to_width, to_rows;
+    u64 width, height, depth;
+    u32 kind;
+};
+
+/* Kernels copy between pointers only; arrays are the host's. */
+static u32 box_launch(const struct sg_launch *l, const struct box *b, u64 stream)
+{
+    struct sg_children *k = l->children;
+    struct sg_child *c;
+    bool room;
+
+    if (b->from_array || b->to_array)
+        return E_INVALID;
+    if (b->width > b->from_pitch || b->from_x > b->from_pitch - b->width || b->width > b->to_pitch ||
+        b->to_x > b->to_pitch - b->width)
+        return E_PITCH;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return E_MEMORY;
+    *c = (struct sg_child){.to_pitch = b->to_pitch,
+                           .from_pitch = b->from_pitch,
+                           .to_slice = b->to_pitch * b->to_rows,
+                           .from_slice = b->from_pitch * b->from_rows,
+                           .width = b->width,
+                           .height = b->height,
+                           .slices = b->depth,
+                           .value = -1,
+                           .tail = stream == STREAM_TAIL};
+    c->to = b->to + b->to_x + b->to_y * c->to_pitch + b->to_z * c->to_slice;
+    c->from = b->from + b->from_x + b->from_y * c->from_pitch + b->from_z * c->from_slice;
+    pthread_mutex_lock(&k->lock);
+    room = sg_cdp_count(l, k);
+    if (room)
+        append_child(k, c);
+    pthread_mutex_unlock(&k->lock);
+    if (!room)
+        free(c);
+    return room ? 0 : E_PENDING;
+}
+
+HANDLER(cdp_copy_box)
+{
+    u32 *d = DST(u32, d);
+
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+        struct box b;
+
+        if (!sg_lane_read(w, in, i, SG_SP_GENERIC, SRC(u64, a)[i], &b, sizeof(b)))
+            return SG_FAULTED;
+        d[i] = sg_cdp_error(w, i, box_launch(w->cta->launch, &b, SRC(u64, b)[i]));
     }
     return SG_NEXT;
 }
@@ -169,9 +248,11 @@ static bool reach_memory(const struct sg_launch *l, u64 at, u64 n, bool write)
 }
 
 /* Returns false, with the fault filled in, if the memory of that row is not the device's. */
-static bool run_row(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c, u64 row)
+static bool run_row(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c, u64 slice,
+                    u64 row)
 {
-    const u64 to = c->to + row * c->to_pitch, from = c->from + row * c->from_pitch;
+    const u64 to = c->to + slice * c->to_slice + row * c->to_pitch;
+    const u64 from = c->from + slice * c->from_slice + row * c->from_pitch;
     const bool copy = c->value < 0;
 
     if (!reach_memory(l, to, c->width, true) || (copy && !reach_memory(l, from, c->width, false))) {
@@ -194,13 +275,15 @@ int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const s
 {
     bool ok = true;
 
-    if (!c->width)
+    if (!c->width || !c->height)
         return 0;
     /* A copy of billions of rows ends early with its context. */
-    for (u64 row = 0; ok && row < c->height && !(l->abort_flag && *l->abort_flag); row++) {
-        sg_grace_enter();
-        ok = run_row(l, fault, c, row);
-        sg_grace_leave();
+    for (u64 slice = 0; ok && slice < c->slices && !(l->abort_flag && *l->abort_flag); slice++) {
+        for (u64 row = 0; ok && row < c->height && !(l->abort_flag && *l->abort_flag); row++) {
+            sg_grace_enter();
+            ok = run_row(l, fault, c, slice, row);
+            sg_grace_leave();
+        }
     }
     return ok ? 0 : fault->result;
 }

@@ -74,6 +74,8 @@ QUERY(cdp_devices, s32, l->queries->devices(&v))
 QUERY(cdp_version, s32, l->queries->version(&v))
 QUERY(cdp_attribute, s32, l->queries->attribute(SRC(s32, b)[i], SRC(s32, c)[i], &v))
 QUERY(cdp_limit, u64, l->queries->limit(l->owner, SRC(u32, b)[i], &v))
+QUERY(cdp_cache_config, s32, l->queries->configs(l->owner, &v, NULL))
+QUERY(cdp_bank_config, s32, l->queries->configs(l->owner, NULL, &v))
 QUERY(cdp_function, struct sg_function_attributes, ask_function(l, SRC(u64, b)[i], &v))
 QUERY(cdp_occupancy, s32, ask_occupancy(l, SRC(u64, b)[i], SRC(s32, c)[i], SRC(u64, e)[i], &v))
 

@@ -18,17 +18,19 @@ static uint32_t pack_pair(struct sg_dec *d, uint32_t lo, uint32_t hi)
     return r;
 }
 
-/* The three numbers of a dim3, which is passed by value. */
-static void load_dim3(struct sg_dec *d, const struct sg_opnd *o, uint32_t out[3])
+/* The first n numbers of type t of a struct, which is passed by value. */
+static void load_struct(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t n, uint32_t *out)
 {
+    const uint32_t size = sg_type_size(t);
+
     if (o->kind != SG_O_SYM || o->symkind != SG_K_LOCAL || d->lvars[o->v].shared ||
-        d->lvars[o->v].size < 12) {
-        sg_dec_syntax(d, "call: a dim3 expected");
+        d->lvars[o->v].size < n * size) {
+        sg_dec_syntax(d, "call: a struct of %u bytes expected", n * size);
         return;
     }
-    for (uint32_t i = 0; i < 3; i++) {
-        out[i] = sg_temp(d, SG_TY_U32);
-        sg_ldst_local(d, false, SG_TY_U32, out[i], d->lvars[o->v].offset + 4 * i);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = sg_temp(d, t);
+        sg_ldst_local(d, false, t, out[i], d->lvars[o->v].offset + size * i);
     }
 }
 
@@ -38,8 +40,8 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
     uint32_t grid[3] = {NONE, NONE, NONE}, block[3] = {NONE, NONE, NONE};
     uint32_t f[5], r;
 
-    load_dim3(d, &c->args[1], grid);
-    load_dim3(d, &c->args[2], block);
+    load_struct(d, &c->args[1], SG_TY_U32, 3, grid);
+    load_struct(d, &c->args[2], SG_TY_U32, 3, block);
     if (d->err)
         return d->err;
     f[0] = sg_temp(d, SG_TY_U64);
@@ -113,6 +115,27 @@ static int queue_rows(struct sg_dec *d, const struct sg_call *c, bool copy)
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
 }
 
+/* cudaMemset3DAsync(cudaPitchedPtr, value, cudaExtent, stream) */
+static int queue_set_box(struct sg_dec *d, const struct sg_call *c)
+{
+    uint32_t to[4] = {NONE, NONE, NONE, NONE}, extent[3] = {NONE, NONE, NONE}, f[5], child;
+
+    load_struct(d, &c->args[0], SG_TY_U64, 4, to); /* pointer, pitch, width, rows of a slice */
+    load_struct(d, &c->args[2], SG_TY_U64, 3, extent);
+    if (d->err)
+        return d->err;
+    child = sg_temp(d, SG_TY_U64);
+    sg_emit(d, SG_OP_cdp_set_rows, child, to[0], to[1], sg_call_arg(d, &c->args[1], SG_TY_U32));
+    sg_emit(d, SG_OP_cdp_slices, NONE, child, to[3], extent[2]);
+    f[0] = sg_temp(d, SG_TY_U32);
+    f[1] = child;
+    f[2] = extent[0];
+    f[3] = extent[1];
+    f[4] = sg_call_arg(d, &c->args[3], SG_TY_U64);
+    sg_emit_x(d, SG_OP_cdp_rows, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, f[0]);
+}
+
 /* Queries: each writes through the pointer that comes first. */
 static const struct {
     const char *name;
@@ -126,6 +149,8 @@ static const struct {
     {"RuntimeGetVersion", SG_OP_cdp_version, 1, 1, {SG_TY_U64}},
     {"DeviceGetAttribute", SG_OP_cdp_attribute, 3, 3, {SG_TY_U64, SG_TY_U32, SG_TY_U32}},
     {"DeviceGetLimit", SG_OP_cdp_limit, 2, 2, {SG_TY_U64, SG_TY_U32}},
+    {"DeviceGetCacheConfig", SG_OP_cdp_cache_config, 1, 1, {SG_TY_U64}},
+    {"DeviceGetSharedMemConfig", SG_OP_cdp_bank_config, 1, 1, {SG_TY_U64}},
     {"FuncGetAttributes", SG_OP_cdp_function, 2, 2, {SG_TY_U64, SG_TY_U64}},
     {"OccupancyMaxActiveBlocksPerMultiprocessor",
      SG_OP_cdp_occupancy,
@@ -169,6 +194,7 @@ static const struct {
     enum sg_type second;
 } calls[] = {
     {"LaunchDeviceV2", SG_OP_cdp_launch, 2, SG_TY_U64},
+    {"Memcpy3DAsync", SG_OP_cdp_copy_box, 2, SG_TY_U64},
     {"Malloc", SG_OP_cdp_malloc, 2, SG_TY_U64},
     {"Free", SG_OP_cdp_free, 1, SG_TY_NONE},
     {"StreamCreateWithFlags", SG_OP_cdp_stream, 2, SG_TY_U32},
@@ -228,12 +254,17 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         queue_rows(d, c, name[3] == 'c');
         return true;
     }
+    if (is_named(name, "Memset3DAsync") && c->nargs == 4) {
+        queue_set_box(d, c);
+        return true;
+    }
     if (call_query(d, name, c))
         return true;
-    if (!strcmp(name, "GetErrorString") && c->nargs == 1) {
+    if ((!strcmp(name, "GetErrorString") || !strcmp(name, "GetErrorName")) && c->nargs == 1) {
         uint32_t r = sg_temp(d, SG_TY_U64);
 
-        sg_emit(d, SG_OP_cdp_error_string, r, sg_call_arg(d, &c->args[0], SG_TY_U32), NONE, NONE);
+        sg_emit(d, name[8] == 'S' ? SG_OP_cdp_error_string : SG_OP_cdp_error_name, r,
+                sg_call_arg(d, &c->args[0], SG_TY_U32), NONE, NONE);
         if (!d->err)
             sg_call_ret(d, &c->rets[0], SG_TY_U64, r);
         return true;
