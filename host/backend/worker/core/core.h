@@ -134,6 +134,36 @@ void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool comple
 /* Sends SHARE_DROP; returns when the broker has dropped the token. */
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 
+/* ---- flow_cost.c: room in flow.c's table of marks ---- */
+
+#define WRK_MARKS 2048u
+
+struct wrk_flow_mark {
+    /* NULL: could not be recorded; complete when `stream` is, else at `until_ns` */
+    CUevent event;
+    CUstream stream; /* if `asked` */
+    bool asked;
+    bool unknown;  /* the last query returned an error, or there was none as the stream captures */
+    bool captured; /* the latter; calls of the capture cannot wait for it */
+    bool merged;   /* stands for merged marks of many streams: unknown until the context ends */
+    /* the end of its context, which completes it; NULL: its context is not ending */
+    VGB_LENT const struct wrk_wait *ending;
+    bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
+    VGB_OWNED struct wrk_rest *rest; /* of an ending context; NULL: its progress is not noted */
+    unsigned seen;                   /* marks of `rest` that were complete at the last look */
+    CUcontext ctx;
+    uint64_t begun_ns, until_ns, cost_ns;
+    uint32_t key; /* key common to all its calls, 0: they differ */
+    unsigned calls;
+};
+
+/* Both return the number of marks that are left, in their order. */
+
+/* Merges all marks of a context that has an error into a single one. */
+unsigned wrk_flow_merge_unknown(struct wrk_flow_mark *marks, unsigned n);
+/* Merges marks of the same stream in pairs, up to `calls_max` calls each. */
+unsigned wrk_flow_merge_streams(struct wrk_flow_mark *marks, unsigned n, unsigned calls_max);
+
 /* ---- flow.c: what was put into streams and is not complete; dispatcher ---- */
 
 /* True if the call pending in w->ring may run now. False: it waits, with everything behind it. */

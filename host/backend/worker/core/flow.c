@@ -19,7 +19,6 @@
 #include "vgp_facts.h"
 #include "vgp_worker.h"
 
-#define MARKS 2048u
 /* number of marks at which completed ones are collected; doubles with what remains */
 #define REAP_MARKS 64u
 #define SLOTS 256u           /* streams with work after their last mark */
@@ -34,24 +33,6 @@
 #define LOOK_MAX_NS 2000000u
 #define LOOK_LIMIT_NS 250000000u
 
-struct mark {
-    /* NULL: could not be recorded; complete when `stream` is, else at `until_ns` */
-    CUevent event;
-    CUstream stream; /* if `asked` */
-    bool asked;
-    bool unknown;  /* the last query returned an error, or there was none as the stream captures */
-    bool captured; /* the latter; calls of the capture cannot wait for it */
-    bool merged;   /* stands for merged marks of many streams: unknown until the context ends */
-    /* the end of its context, which completes it; NULL: its context is not ending */
-    VGB_LENT const struct wrk_wait *ending;
-    bool of_green; /* its green context has ended: `ctx` is the one below, the event is for no other stream */
-    VGB_OWNED struct wrk_rest *rest; /* of an ending context; NULL: its progress is not noted */
-    unsigned seen;                   /* marks of `rest` that were complete at the last look */
-    CUcontext ctx;
-    uint64_t begun_ns, until_ns, cost_ns;
-    uint32_t key; /* key common to all its calls, 0: they differ */
-    unsigned calls;
-};
 struct slot {
     CUstream stream;
     CUcontext ctx;
@@ -61,7 +42,7 @@ struct slot {
 };
 
 static struct {
-    struct mark marks[MARKS];
+    struct wrk_flow_mark marks[WRK_MARKS];
     struct slot slots[SLOTS];
     struct {
         CUcontext ctx;
@@ -113,7 +94,7 @@ static CUevent take_event(CUcontext ctx)
     return wrk_provider.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? e : NULL;
 }
 
-static void give_event(const struct mark *m)
+static void give_event(const struct wrk_flow_mark *m)
 {
     if (!m->event)
         return;
@@ -128,18 +109,18 @@ static void give_event(const struct mark *m)
 /* Records a mark behind the stream's work and frees its slot. Without room the slot stays. */
 static void mark_slot(struct wrk_worker *w, struct slot *s)
 {
-    struct mark *m = &flow.marks[flow.nmarks];
+    struct wrk_flow_mark *m = &flow.marks[flow.nmarks];
     CUcontext was = w->current;
     CUstreamCaptureMode mode;
 
-    if (flow.nmarks == MARKS)
+    if (flow.nmarks == WRK_MARKS)
         return;
-    *m = (struct mark){.ctx = s->ctx,
-                       .begun_ns = s->begun_ns,
-                       .cost_ns = s->cost_ns,
-                       .until_ns = vgb_now_ns() + (s->cost_ns ? s->cost_ns : UNKNOWN_NS),
-                       .key = s->key,
-                       .calls = s->calls};
+    *m = (struct wrk_flow_mark){.ctx = s->ctx,
+                                .begun_ns = s->begun_ns,
+                                .cost_ns = s->cost_ns,
+                                .until_ns = vgb_now_ns() + (s->cost_ns ? s->cost_ns : UNKNOWN_NS),
+                                .key = s->key,
+                                .calls = s->calls};
     mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     m->stream = s->stream;
     m->asked = wrk_set_context(w, s->ctx) == CUDA_SUCCESS && !stream_captures(s->stream);
@@ -164,7 +145,7 @@ static void mark_all(struct wrk_worker *w)
     }
 }
 
-static void forget_mark(const struct mark *m)
+static void forget_mark(const struct wrk_flow_mark *m)
 {
     flow.calls -= m->calls;
     flow.cost_ns -= m->cost_ns;
@@ -172,7 +153,7 @@ static void forget_mark(const struct mark *m)
 }
 
 /* Completes a mark: charges the duration of its work not overlapping earlier work. */
-static void flow_complete(const struct mark *m, uint64_t now)
+static void flow_complete(const struct wrk_flow_mark *m, uint64_t now)
 {
     uint64_t from = m->begun_ns > flow.done_ns ? m->begun_ns : flow.done_ns;
     uint64_t took = now > from ? now - from : 0;
@@ -190,7 +171,7 @@ static void flow_complete(const struct mark *m, uint64_t now)
 
 /* If a client's events cannot be created because it has used up memory, its work is not assumed to
  * be short. */
-static enum wrk_state state_of(struct wrk_worker *w, struct mark *m, uint64_t now)
+static enum wrk_state state_of(struct wrk_worker *w, struct wrk_flow_mark *m, uint64_t now)
 {
     CUcontext was = w->current;
     enum wrk_state is = WRK_UNKNOWN;
@@ -213,10 +194,10 @@ static enum wrk_state state_of(struct wrk_worker *w, struct mark *m, uint64_t no
 /*
  * A fault in a stream is reported for the whole context, whatever still runs there: its marks stay
  * until the context ends, and the time limit continues. Other calls wait neither for these marks,
- * which might take forever, nor for their entries in the table (merge_unknown()); the faulty
+ * which might take forever, nor for their entries in the table (wrk_flow_merge_unknown()); the faulty
  * context accepts no more work.
  */
-static void count_unknown(struct mark *m, bool unknown)
+static void count_unknown(struct wrk_flow_mark *m, bool unknown)
 {
     if (m->unknown == unknown)
         return;
@@ -225,34 +206,12 @@ static void count_unknown(struct mark *m, bool unknown)
     flow.unknown_ns += unknown ? m->cost_ns : -m->cost_ns;
 }
 
-/* The call that ends a context cannot overtake a call waiting for an entry, so if the table is
- * full, all marks of a context with an error are merged into a single mark. */
-static void merge_unknown(void)
+/* Maximum calls of a mark. */
+static unsigned calls_per_mark(void)
 {
-    unsigned left = 0;
+    const uint64_t most = wrk_stall_queue() / 16;
 
-    for (unsigned i = 0; i < flow.nmarks; i++) {
-        const struct mark m = flow.marks[i];
-        struct mark *into = NULL;
-
-        for (unsigned k = 0; m.unknown && !m.captured && k < left && !into; k++) {
-            into = &flow.marks[k];
-            into = into->unknown && !into->captured && into->ctx == m.ctx ? into : NULL;
-        }
-        if (!into) {
-            flow.marks[left++] = m;
-            continue;
-        }
-        into->calls += m.calls;
-        into->cost_ns += m.cost_ns;
-        into->merged = true;
-        if (m.event)
-            wrk_provider.cuEventDestroy_v2(m.event);
-        if (into->event)
-            wrk_provider.cuEventDestroy_v2(into->event);
-        into->event = NULL;
-    }
-    flow.nmarks = left;
+    return flow.turns ? 16 : most && most < CALLS_PER_MARK ? (unsigned)most : CALLS_PER_MARK;
 }
 
 static void reap_marks(struct wrk_worker *w, uint64_t now)
@@ -264,7 +223,7 @@ static void reap_marks(struct wrk_worker *w, uint64_t now)
         return;
     mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
     for (unsigned i = 0; i < flow.nmarks; i++) {
-        struct mark m = flow.marks[i];
+        struct wrk_flow_mark m = flow.marks[i];
 
         enum wrk_state is = state_of(w, &m, now);
         unsigned parts = m.rest ? atomic_load(&m.rest->done) : 0;
@@ -281,8 +240,10 @@ static void reap_marks(struct wrk_worker *w, uint64_t now)
         give_event(&m);
     }
     flow.nmarks = left;
-    if (flow.nmarks == MARKS && flow.unknown)
-        merge_unknown();
+    if (flow.nmarks == WRK_MARKS && flow.unknown)
+        flow.nmarks = wrk_flow_merge_unknown(flow.marks, flow.nmarks);
+    if (flow.nmarks == WRK_MARKS)
+        flow.nmarks = wrk_flow_merge_streams(flow.marks, flow.nmarks, calls_per_mark());
     relax_capture(mode);
 }
 
@@ -317,7 +278,7 @@ static bool flow_is_full(void)
 {
     const uint64_t most = wrk_stall_queue();
 
-    return (most && flow.calls - flow.unknown >= most) || flow.nmarks == MARKS;
+    return (most && flow.calls - flow.unknown >= most) || flow.nmarks == WRK_MARKS;
 }
 
 static bool call_may_run(struct wrk_worker *w, uint16_t call, uint32_t flags)
@@ -371,12 +332,11 @@ void wrk_flow_issued(struct wrk_call *c)
     CUstream stream = c->stream;
     struct slot *s = &flow.slots[((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
     uint32_t key = 0; /* costs are learnt only in turns */
-    uint64_t cost = 0, most = wrk_stall_queue() / 16;
+    uint64_t cost = 0;
     bool known = true, new_key;
 
     if (w->current == (CUcontext)-1 || !w->current || stream_captures(stream))
         return;
-    most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns)
         key = wrk_flow_key(c->rec->call, c->args, c->args_size);
     if (flow.turns && vgp_effect(c->rec->call) == VGP_EFFECT_RUNS) {
@@ -403,7 +363,7 @@ void wrk_flow_issued(struct wrk_call *c)
     s->cost_ns += cost;
     flow.calls++;
     flow.cost_ns += cost;
-    if (s->calls >= most || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
+    if (s->calls >= calls_per_mark() || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
         mark_slot(w, s);
         look_for_ends(w);
     }
@@ -416,7 +376,7 @@ void wrk_flow_issued(struct wrk_call *c)
 /* No room for a mark: its work counts as complete with the latest mark. */
 static void join_latest(struct slot *s)
 {
-    struct mark *m = &flow.marks[flow.nmarks - 1];
+    struct wrk_flow_mark *m = &flow.marks[flow.nmarks - 1];
 
     count_unknown(m, false); /* until the next query */
     m->calls += s->calls;
@@ -468,7 +428,7 @@ static void mark_context(struct wrk_worker *w, CUcontext ctx)
 /* The work of the context is counted until the end has landed, which waits for it. */
 void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait *end)
 {
-    struct mark all = {.ending = end, .begun_ns = vgb_now_ns()};
+    struct wrk_flow_mark all = {.ending = end, .begun_ns = vgb_now_ns()};
     unsigned left = 0, had;
 
     mark_context(w, ctx);
@@ -476,7 +436,7 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait 
     all.rest = end && wrk_client_limits.time_s ? wrk_rest_new(ctx, flow.nmarks) : NULL;
     had = flow.nmarks;
     for (unsigned i = 0; i < had; i++) {
-        struct mark m = flow.marks[i];
+        struct wrk_flow_mark m = flow.marks[i];
 
         if (m.ctx != ctx) {
             flow.marks[left++] = m;
