@@ -49,10 +49,11 @@ static struct {
         CUevent event;
     } events[EVENTS];
     unsigned nmarks, nslots, nevents, reap_at;
-    uint64_t calls;                              /* upper bound of calls in flight */
-    uint64_t cost_ns;                            /* their estimated cost */
-    uint64_t unknown, unknown_ns;                /* calls and cost of marks whose completion is unknown */
-    uint64_t done_ns;                            /* completion of the latest mark */
+    uint64_t calls;               /* upper bound of calls in flight */
+    uint64_t cost_ns;             /* their estimated cost */
+    uint64_t unknown, unknown_ns; /* calls and cost of marks whose completion is unknown */
+    uint64_t captured;            /* ... calls of those whose stream captures, at the last look */
+    uint64_t done_ns;             /* completion of the latest mark */
     uint64_t progress_ns, looked_ns, stopped_ns; /* state of the time limit */
     bool held;                                   /* a call is held back */
     bool turns, open, answer;                    /* answer: the broker expects one */
@@ -219,6 +220,7 @@ static void reap_marks(struct wrk_worker *w, uint64_t now)
     CUstreamCaptureMode mode;
     unsigned left = 0;
 
+    flow.captured = 0;
     if (!flow.nmarks)
         return;
     mode = relax_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -232,6 +234,7 @@ static void reap_marks(struct wrk_worker *w, uint64_t now)
             flow.progress_ns = now;
         m.seen = parts;
         count_unknown(&m, is == WRK_UNKNOWN);
+        flow.captured += m.unknown && m.captured ? m.calls : 0;
         if (is != WRK_COMPLETE) {
             flow.marks[left++] = m;
             continue;
@@ -273,12 +276,14 @@ static bool call_is_bounded(struct wrk_worker *w, uint16_t call)
            flow.cost_ns - flow.unknown_ns + (cost ? cost : UNKNOWN_NS) > flow.bound_ns;
 }
 
-/* True if another call would exceed the bound, or has no entry for its mark. */
+/* True if another call would exceed the bound, or has no entry for its mark. Of streams that capture so
+ * much again is let through: one stream's work never holds up its own capture, and more streams' is
+ * bounded. */
 static bool flow_is_full(void)
 {
     const uint64_t most = wrk_stall_queue();
 
-    return (most && flow.calls - flow.unknown >= most) || flow.nmarks == WRK_MARKS;
+    return (most && (flow.calls - flow.unknown >= most || flow.captured > most)) || flow.nmarks == WRK_MARKS;
 }
 
 static bool call_may_run(struct wrk_worker *w, uint16_t call, uint32_t flags)

@@ -37,6 +37,8 @@ static CUresult fault; /* the answer to every question, when it is an error */
 static CUstream captured;
 static CUstream foreign; /* of another context: no event is recorded there */
 static bool foreign_idle;
+static bool all_foreign;         /* all streams are */
+static unsigned capturing;       /* of those, the first ones that capture */
 static CUcontext without_legacy; /* a capture there makes use of the legacy stream an error */
 
 static CUresult event_create(CUevent *e, unsigned flags)
@@ -55,7 +57,7 @@ static CUresult event_record(CUevent e, CUstream s)
     assert_true(event[(uintptr_t)e].live);
     assert_ptr_equal(event[(uintptr_t)e].ctx, w.current);
     assert_ptr_not_equal(s, captured);
-    if (foreign && s == foreign)
+    if (all_foreign || (foreign && s == foreign))
         return CUDA_ERROR_INVALID_HANDLE;
     event[(uintptr_t)e].recorded = ++records;
     return CUDA_SUCCESS;
@@ -71,7 +73,7 @@ static CUresult event_query(CUevent e)
 
 static CUresult stream_query(CUstream s)
 {
-    assert_ptr_equal(s, foreign);
+    assert_true(s == foreign || (all_foreign && s >= STREAM(capturing)));
     assert_ptr_not_equal(s, captured);
     return foreign_idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -94,7 +96,8 @@ static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *status)
 {
     if (s == CU_STREAM_LEGACY && without_legacy && w.current == without_legacy)
         return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    *status = s == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status = s == captured || (all_foreign && s < STREAM(capturing)) ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                                                      : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
 
@@ -129,7 +132,7 @@ static int setup(void **state)
     nevents = live = records = done = 0;
     wrk_captures = 0;
     captured = foreign = NULL;
-    foreign_idle = false;
+    foreign_idle = all_foreign = false;
     without_legacy = NULL;
     fault = CUDA_SUCCESS;
     return 0;
@@ -402,6 +405,24 @@ static void test_capture_beside_work(void **state)
     wrk_captures = 0;
 }
 
+/* Work of streams that are kept capturing adds up to as much as is in flight beside it, and a stream's more. */
+static void test_captures_add_up(void **state)
+{
+    unsigned n = 0;
+
+    (void)state;
+    all_foreign = true;
+    wrk_captures = 1;
+    wrk_client_limits.queue = 64;
+    for (capturing = 0; capturing < 20; capturing++) { /* the work of stream n before its capture */
+        for (unsigned i = 0; i < 64 && may(VGP_vgpLaunch); i++, n++)
+            issue(VGP_vgpLaunch, STREAM(capturing));
+    }
+    assert_int_equal(n, 64 * 2);
+    wrk_captures = capturing = 0;
+    foreign_idle = true;
+}
+
 /* Turns: closed, nothing that takes time of the GPU is let through; the broker hears what there is, once, and an answer
  * to each of its questions. */
 static void test_turns(void **state)
@@ -562,6 +583,7 @@ int main(void)
                                        T(test_capture),
                                        T(test_capture_beside_work),
                                        T(test_capture_in_other_context),
+                                       T(test_captures_add_up),
                                        T(test_turns),
                                        T(test_bound),
                                        T(test_error),
