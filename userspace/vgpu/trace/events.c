@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
  */
 #define LINE_ROOM 8192u
 #define BYTES_MAX (UINT64_C(1) << 30)
+#define FIGURE_MAX 1e15 /* limit of a time, s or us */
 
 /* Returns the value after "key": in a line of ours; NULL: none. */
 static const char *value_of(const char *line, const char *key)
@@ -71,6 +73,12 @@ static char *take_text(const char *at)
     return NULL;
 }
 
+/* Neither "nan" nor "inf", which atof(3) takes: they have no order, and JSON has no such numbers. */
+static bool is_figure(double value)
+{
+    return value >= 0 && value <= FIGURE_MAX;
+}
+
 static bool parse_event(const char *line, struct vgpu_cli_event *e)
 {
     char *type = strncmp(line, "{\"type\":", 8) == 0 ? take_text(line + 8) : NULL;
@@ -105,7 +113,7 @@ static bool parse_event(const char *line, struct vgpu_cli_event *e)
         e->text = take_text(value_of(line, "text"));
     }
     free(type);
-    return ok && e->call && e->text;
+    return ok && e->call && e->text && is_figure(e->time) && is_figure(e->us);
 }
 
 static void take_line(struct vgpu_cli_events *events, char *line)
@@ -314,7 +322,8 @@ static void print_ring(const struct vgpu_cli_events *events, FILE *out)
         for (int k = 0; k < 4; k++) {
             long value = vgpu_cli_event_number(&events->list[i], names[k]);
 
-            sum[k] += value > 0 ? value : 0;
+            if (value > 0 && __builtin_add_overflow(sum[k], value, &sum[k]))
+                sum[k] = LONG_MAX;
         }
     }
     if (any)

@@ -16,6 +16,11 @@ call 100.006 7 cuEventQuery 'hEvent=0x1' CUDA_ERROR_NOT_READY 600 1.000
 call 100.007 7 cuLaunchKernel 'f=0x1 \u001b[31m\"' CUDA_ERROR_INVALID_VALUE 1 3.000
 echo '{"type":"refusal","time":100.008,"pid":7,"tid":7,"call":"cuFly","text":"no wings"}' >> "$VGPU_TRACE_JSON"
 call 100.009 7 cuLibraryUnload 'library=0x6' CUDA_ERROR_DEINITIALIZED 4 0.100
+call 100.01 7 cuMemAlloc_v2 'bytesize=0x10' CUDA_SUCCESS 0 nan
+call 100.01 7 cuMemAlloc_v2 'bytesize=0x10' CUDA_SUCCESS 0 1e300
+call 100.01 7 cuMemAlloc_v2 'bytesize=0x10' CUDA_SUCCESS 0 -1
+call -inf 7 cuMemAlloc_v2 'bytesize=0x10' CUDA_SUCCESS 0 1.000
+for ring in 1 2; do echo '{"type":"ring","time":100.004,"pid":7,"tid":7,"call":"ring","text":"records=0x7fffffffffffffff"}' >> "$VGPU_TRACE_JSON"; done
 echo '{"type":"call","time":100,"pid":' >> "$VGPU_TRACE_JSON"
 printf '{"type":"call"' >> "$VGPU_TRACE_JSON"
 echo said
@@ -30,9 +35,10 @@ cuEventQuery(hEvent=0x1) = CUDA_ERROR_NOT_READY 1.000 us" "$(head -n 4 "$work/t.
 same "trace: what failed, what was refused" "1 errors
 cuFly: not supported: no wings" "$(awk '/^all calls/ { print $4, "errors" }' "$work/t.txt"; grep -o 'cuFly: not.*' "$work/t.txt" | tail -n 1)"
 same "trace: totals are a table" 1 "$(awk '/^call  / { on = 1 } on && /^cu/ { print NF == 6 }' "$work/t.txt" | sort -u)"
-says "trace: lines that are none are counted" 0 "2 lines of the trace were not understood" cat "$work/t.txt"
+says "trace: lines that are none are counted" 0 "6 lines of the trace were not understood" cat "$work/t.txt"
+says "trace: sums of any lines" 0 "^9223372036854775807 records were sent" cat "$work/t.txt"
 same "trace: no control characters" "" "$(tr -d '\n -~' < "$work/t.txt")"
-says "trace --chrome: a timeline" 0 "^59 0.0 10000.0 1 10.0 call$" /usr/bin/python3 -c '
+says "trace --chrome: a timeline" 0 "^61 0.0 10000.0 1 10.0 call$" /usr/bin/python3 -c '
 import json, sys
 d = json.load(open(sys.argv[1]))
 assert set(d) == {"displayTimeUnit", "traceEvents"}
