@@ -362,5 +362,10 @@ void brk_foreign_end(int *sock);
 bool brk_foreign_refuse(int sock);
 /* True if too many descriptors wait to be closed for more to be accepted. */
 bool brk_foreign_crowded(void);
+/* True if they are so many that clients of other users would soon get none: no connection is accepted, and
+ * a client that sends another such descriptor ends. */
+bool brk_foreign_full(void);
+/* True if it is a file in memory, whose close waits for nobody. */
+bool brk_foreign_is_memory(int fd);
 
 #endif

@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@
 #define THREADS_MAX 64u  /* each closes a descriptor that may block */
 #define QUEUED_MAX 4096u /* messages drained from a socket: more than it can hold */
 #define CROWD 256u       /* length of the list at which it is crowded */
+#define FULL_PART 4u     /* the list is full with this part of the descriptors that the broker may have */
 /* size of an in-memory file that is closed as fast as handed to a thread */
 #define PAGES_FEW (256u << 10)
 
@@ -118,11 +120,29 @@ bool brk_foreign_crowded(void)
     return crowded;
 }
 
+bool brk_foreign_full(void)
+{
+    struct rlimit r;
+    bool full;
+
+    if (getrlimit(RLIMIT_NOFILE, &r))
+        return false;
+    pthread_mutex_lock(&lock);
+    full = waiting.listed + memory.listed >= r.rlim_cur / FULL_PART;
+    pthread_mutex_unlock(&lock);
+    return full;
+}
+
+bool brk_foreign_is_memory(int fd)
+{
+    return fcntl(fd, F_GET_SEALS) >= 0;
+}
+
 void brk_foreign_close(int fd)
 {
     struct stat st;
 
-    if (fcntl(fd, F_GET_SEALS) >= 0) {
+    if (brk_foreign_is_memory(fd)) {
         if (fstat(fd, &st) || (uint64_t)st.st_blocks * 512 > PAGES_FEW)
             close_later(&memory, fd);
         else

@@ -300,6 +300,16 @@ static bool on_request(struct conn *k, const void *buf, size_t n, const int *fds
     return false;
 }
 
+/* False: descriptors that may have to wait for their close, while as many wait as may. */
+static bool descriptors_ok(const int *fds, unsigned nfds)
+{
+    for (unsigned i = 0; i < nfds; i++) {
+        if (!brk_foreign_is_memory(fds[i]) && brk_foreign_full())
+            return false;
+    }
+    return true;
+}
+
 static void on_conn(struct brk_source *s, uint32_t events)
 {
     struct conn *k = (struct conn *)s; /* its first member */
@@ -319,7 +329,7 @@ static void on_conn(struct brk_source *s, uint32_t events)
         conn_close(k);
         return;
     }
-    bool ok = on_request(k, &buf, (size_t)n, fds, nfds);
+    bool ok = descriptors_ok(fds, nfds) && on_request(k, &buf, (size_t)n, fds, nfds);
     brk_foreign_close_all(fds, nfds);
     if (!ok) {
         /* k may still be in use: only valid requests can have ended it. */
@@ -330,10 +340,15 @@ static void on_conn(struct brk_source *s, uint32_t events)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept_peer(s);
     struct conn *k;
+    int fd;
 
     (void)events;
+    if (brk_foreign_full()) {
+        brk_loop_rest(s);
+        return;
+    }
+    fd = brk_accept_peer(s);
     if (fd < 0)
         return;
     /* Connections without a request do not keep other clients out. */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -82,6 +83,19 @@ static int connected(const char *path, pid_t status_of)
                                             (int)status_of));
     assert_int_equal(connect(fd, (struct sockaddr *)&a, size), 0);
     return fd;
+}
+
+/* -1: as many wait for the broker as may. */
+static int connecting(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+        return fd;
+    close(fd);
+    return -1;
 }
 
 static void assert_serves(struct broker *b)
@@ -221,6 +235,72 @@ static void test_locked(void **state)
     close(peer);
 }
 
+/* Registers a page of a file in memory. */
+static bool maps_page(struct guest *g, uint32_t region)
+{
+    struct vgp_sock_map m = {
+        .type = VGP_SOCK_MAP, .region = region, .va = 0x700000000000, .length = VGP_PAGE};
+    struct vgp_sock_mapped answer = {0};
+    struct pollfd p = {.fd = g->sock, .events = POLLIN};
+    int fd = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool ok;
+
+    assert_int_equal(ftruncate(fd, VGP_PAGE), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    m.va += (uint64_t)region * VGP_PAGE;
+    ok = vgb_send_fds(g->sock, &m, sizeof(m), &fd, 1, MSG_DONTWAIT) == (ssize_t)sizeof(m) &&
+         poll(&p, 1, 20000) == 1 &&
+         recv(g->sock, &answer, sizeof(answer), MSG_DONTWAIT) == (ssize_t)sizeof(answer) && !answer.status;
+    close(fd);
+    return ok;
+}
+
+/* Descriptors whose close waits, without end, from a client and from connections that are none: they do not
+ * take all that the broker may have open, so others go on. */
+static void test_many(void **state)
+{
+    const struct rlimit few = {400, 400};
+    const struct vgp_sock_map bad = {.type = VGP_SOCK_MAP, .length = VGP_PAGE};
+    struct vgp_sock_mapped answer;
+    int peer, sock, fds[4];
+    struct guest g, hostile;
+    struct broker b;
+
+    (void)state;
+    sender.sock = tcp_connected(&peer);
+    if (!sender_start()) {
+        print_message("not run: foreign: userfaultfd takes root\n");
+        skip();
+    }
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "another"), 0);
+    assert_int_equal(guest_connect(&hostile, b.sock, "hostile"), 0);
+    assert_int_equal(prlimit(b.pid, RLIMIT_NOFILE, &few, NULL), 0);
+    for (unsigned i = 0; i < 600; i++) {
+        struct pollfd p = {.fd = hostile.sock, .events = POLLIN};
+
+        if (vgb_send_fds(hostile.sock, &bad, sizeof(bad), &sender.sock, 1, 0) < 0 ||
+            poll(&p, 1, 20000) != 1 || recv(hostile.sock, &answer, sizeof(answer), 0) <= 0)
+            break; /* the connection was ended */
+    }
+    assert_true(maps_page(&g, 1));
+    for (unsigned i = 0; i < 4; i++)
+        fds[i] = sender.sock;
+    for (unsigned i = 0; i < 100 && (sock = connecting(b.sock)) >= 0; i++) {
+        vgb_send_fds(sock, "x", 1, fds, 4, MSG_DONTWAIT);
+        usleep(2000);
+        close(sock);
+    }
+    assert_true(maps_page(&g, 2));
+    sender_end();
+    assert_serves(&b);
+    guest_close(&hostile);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+    close(sender.sock);
+    close(peer);
+}
+
 /* The broker ends although the close of a descriptor does not return. */
 static void test_end(void **state)
 {
@@ -355,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_that_waits),
         cmocka_unit_test(test_locked),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_status_takes_none),
         cmocka_unit_test(test_control),
         cmocka_unit_test(test_refused_peer),
