@@ -274,6 +274,7 @@ static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, 
 #define KORTESTB(b, k) vex(b, P66, 0, 0, 0x98, k, 0, k)
 
 /* ---- general registers, 64 bits unless noted ---- */
+
 /* Not for bytes in RSP to RDI, which have the prefix always. */
 static inline void rex(struct buf *b, bool w, u32 reg, u32 rm)
 {

@@ -26,7 +26,7 @@ static void modrm(struct buf *b, u32 reg, struct rm x)
 }
 
 /* vpand, vpor, vpxor, vpaddd, vpaddq, vpcmpeqd, vpmuludq: of integers, whose operands may change places. */
-static bool commutes(struct vop o)
+static bool operands_commute(struct vop o)
 {
     return o.map == M0F && o.pp == P66 &&
            (o.op == 0xdb || o.op == 0xeb || o.op == 0xef || o.op == 0xfe || o.op == 0xd4 || o.op == 0x76 ||
@@ -37,7 +37,7 @@ void sg_avx2_vex(struct buf *b, struct vop o, bool l, u32 reg, u32 vv, struct rm
 {
     u32 last;
 
-    if (!x.memory && x.reg & 8 && !(vv & 8) && commutes(o)) {
+    if (!x.memory && x.reg & 8 && !(vv & 8) && operands_commute(o)) {
         const u32 high = x.reg;
 
         x.reg = vv; /* so that the shorter prefix does */
