@@ -87,6 +87,7 @@ env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u O PATH="/usr/bin:$PATH" \
 	timeout "${TIMEOUT:-1200}" /usr/bin/python3 tools/testing/kunit/kunit.py run \
 	--kunitconfig="$config" --build_dir="$O/$flavour" --jobs="$jobs" --timeout=120 \
 	'vgpu*' >"$O/$flavour.log" 2>&1
+[ $? -ne 124 ] || echo "kunit: stopped after ${TIMEOUT:-1200} s; TIMEOUT=SECONDS allows more"
 sed 's/\x1b\[[0-9;]*m//g' "$O/$flavour.log" | sed 's/^\[[0-9:]*\] //' >"$O/$flavour.txt"
 grep -E '^(=====|\[|    |kunit|#|.*FAIL|.*ERROR|.*error|.*warning)' "$O/$flavour.txt" |
 	grep -vE '^\[SKIPPED\]|^/usr/bin/ld:'

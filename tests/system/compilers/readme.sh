@@ -6,7 +6,7 @@
 #
 #   readme.sh O SUITE COMMAND...
 #
-# O        logs
+# O        logs: of each command, and in SUITE-logs of each suite
 # SUITE    bookworm or trixie
 # COMMAND  demo, test
 #
@@ -73,5 +73,8 @@ for goal; do
         echo "FAIL: make $goal in a minimal $suite: status $rc: $(tail -n 2 "$log" | tr '\n' ' ')"
     fi
 done
+# The root goes, the log of each suite stays.
+rm -rf "$out/$suite-logs"
+cp -r "$work/root/srv/vgpu-cuda/build/log" "$out/$suite-logs" 2> /dev/null
 echo "readme $suite: $passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -28,7 +28,7 @@ kill "$two"
 wait "$two" 2> /dev/null
 forms > "$work/muted.all"
 rm -f "$work/muted.ready"
-/usr/bin/python3 "$work/asked.py" "$work/muted.ready" "@vgpu-backend.status.4194305" 4194305 /run/a.sock & liar=$!
+/usr/bin/python3 "$work/asked.py" "$work/muted.ready" "@vgpu-backend.status.$ghost" $ghost /run/a.sock & liar=$!
 for _ in $(seq 600); do [ -s "$work/muted.ready" ] && break || sleep 0.1; done
 "$vgpu" metrics > "$work/muted.liar"
 kill "$liar"

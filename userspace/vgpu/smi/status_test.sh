@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Part of vgpu_test.sh: which status sockets vgpu smi --host asks, and which it believes.
+
+# No process has so high a number. Names of abstract sockets are the machine's: another run of this test has others.
+ghost=$((4194305 + $$ % 100000))
+
 cat > "$work/asked.py" <<'END'
 # asked.py READY NAME PID WHERE [UID]: answers everybody who connects, as user UID; @NAME is abstract. PID: own, or a number.
 import array, os, signal, socket, struct, sys
@@ -62,29 +66,29 @@ asked()
     appears "$work/asked.ready"
     ${then:-true}
     if [ -n "${named:-}" ] && [ -z "${table:-}" ]; then
-        timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
+        timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \($ghost\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
     else
         timeout 30 "$vgpu" smi --host > "$work/table"
-        sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }" "$work/table"
+        sed -n "s/^| \([^ ]*\)  *\($ghost\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*4[12]/ p }" "$work/table"
     fi
     kill $!
     wait $! 2> /dev/null
 }
-same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
-same "smi --host: the name that a backend gives its machine" vm1 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
-same "smi --host: without one it is the socket's" a "$(named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
-same "smi --host: the table has the name" vm1 "$(table=1; named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
+same "smi --host: the name that a backend gives its machine" vm1 "$(named=vm1 asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
+same "smi --host: without one it is the socket's" a "$(named=- asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
+same "smi --host: the table has the name" vm1 "$(table=1; named=vm1 asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
 name=virtual-machine-of-a-long-name-on-the-third-host
 same "smi --host: a name of ${#name} characters" "48 ...me-on-the-third-host" \
-    "${#name} $(table=1; named=$name asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+    "${#name} $(table=1; named=$name asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
 same "smi --host: and the table has 80 columns" 80 "$(awk '/^[|+]/ { print length }' "$work/table" | sort -u | xargs)"
-same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.4194305" own /run/a.sock)"
+same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.$ghost" own /run/a.sock)"
 # Together with the zero in front of it and one behind it the name does not fit.
 same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" own /run/a.sock)"
 same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$(printf '%086d' 0)" own /run/a.sock)"
 same "smi --host: a socket that gives another process's id is not believed" \
-    "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
-same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+    "not believed: vgpu-backend.status.$ghost: it gives another process's id" "$(asked "@vgpu-backend.status.$ghost" $ghost /run/a.sock)"
+same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
 # The same at a socket that is named to a command: what the command prints of it.
 lingers_at()
 {
@@ -103,7 +107,7 @@ same "doctor: a descriptor whose close waits comes from the socket" "a backend l
 counted()
 {
     rm -f "$work/asked.ready"
-    more=$1 /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "@vgpu-backend.status.4194305" own /run/a.sock &
+    more=$1 /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "@vgpu-backend.status.$ghost" own /run/a.sock &
     appears "$work/asked.ready"
     timeout 30 "$vgpu" smi --host --json | /usr/bin/python3 -c 'import json, sys
 b = [b for b in json.load(sys.stdin)["backends"] if b["pid"] == int(sys.argv[1])][0]
@@ -134,7 +138,7 @@ among_mute()
     /usr/bin/python3 "$work/mute.py" "$work/mute.ready" &
     local mute=$!
     appears "$work/mute.ready"
-    asked "@vgpu-backend.status.4194305" own /run/a.sock
+    asked "@vgpu-backend.status.$ghost" own /run/a.sock
     kill $mute
     wait $mute 2> /dev/null
 }
@@ -155,7 +159,7 @@ no_answer()
     same "$1: --json" True "$(timeout 9 "$vgpu" smi --host --json | /usr/bin/python3 -c 'import json, sys
 print(int(sys.argv[1]) in [b["pid"] for b in json.load(sys.stdin)["no_answer"]])' "$stopped")"
     same "$1: vgpu_up" "vgpu_up{vm=\"-\",backend=\"$stopped\"} 0" "$(timeout 9 "$vgpu" metrics | grep "^vgpu_up.*\"$stopped\"")"
-    same "$1: the others are shown" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+    same "$1: the others are shown" /run/a.sock "$(asked "@vgpu-backend.status.$ghost" own /run/a.sock)"
 }
 no_answer "smi --host: a stopped backend"
 /usr/bin/python3 -c 'import socket, sys, time
@@ -189,16 +193,16 @@ kill $looper $stopped
 wait $looper $stopped 2> /dev/null
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
-        "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
-    same "smi --host: nor that of what is no socket of its" uid-4242 "$(asked "@vgpu-backend.status.4194305" own /etc/passwd 4242)"
+        "$(asked "@vgpu-backend.status.$ghost" own /run/vgpu/one.sock 4242)"
+    same "smi --host: nor that of what is no socket of its" uid-4242 "$(asked "@vgpu-backend.status.$ghost" own /etc/passwd 4242)"
     /usr/bin/python3 -c 'import os, socket, sys
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chown(sys.argv[1], 4242, 4242)' /tmp/vgpu-asked.$$
-    same "smi --host: but that of its socket" /tmp/vgpu-asked.$$ "$(asked "@vgpu-backend.status.4194305" own /tmp/vgpu-asked.$$ 4242)"
+    same "smi --host: but that of its socket" /tmp/vgpu-asked.$$ "$(asked "@vgpu-backend.status.$ghost" own /tmp/vgpu-asked.$$ 4242)"
     rm -f /tmp/vgpu-asked.$$
-    same "smi --host: nor does it give its machine a name" uid-4242 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock 4242)"
+    same "smi --host: nor does it give its machine a name" uid-4242 "$(named=vm1 asked "@vgpu-backend.status.$ghost" own /run/a.sock 4242)"
     # For an ordinary user others' sockets are hidden, whatever they say.
     rm -f "$work/asked.ready"
-    /usr/bin/python3 "$work/asked.py" "$work/asked.ready" @vgpu-backend.status.4194305 own /run/a.sock 4242 &
+    /usr/bin/python3 "$work/asked.py" "$work/asked.ready" @vgpu-backend.status.$ghost own /run/a.sock 4242 &
     appears "$work/asked.ready"
     text=$(cp "$vgpu" /tmp/vgpu-asked.$$ && setpriv --reuid=4343 --regid=4343 --clear-groups timeout 60 /tmp/vgpu-asked.$$ smi --host --json)
     rm -f /tmp/vgpu-asked.$$
