@@ -2,7 +2,7 @@
 # Part of vgpu_test.sh: which status sockets vgpu smi --host asks, and which it believes.
 
 # No process has so high a number. Names of abstract sockets are the machine's: another run of this test has others.
-ghost=$((4194305 + $$ % 100000))
+export ghost=$((4194305 + $$ % 100000)) # also for what runs in a namespace of its own
 
 cat > "$work/asked.py" <<'END'
 # asked.py READY NAME PID WHERE [UID]: answers everybody who connects, as user UID; @NAME is abstract. PID: own, or a number.
