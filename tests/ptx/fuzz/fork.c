@@ -3,6 +3,7 @@
 #include "fork.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <stdio.h>
@@ -132,4 +133,10 @@ void fz_say_stacks(int fd)
     }
     if (d)
         closedir(d);
+}
+
+void *fz_dlsym(void *from, const char *name)
+{
+    (void)from;
+    return dlsym(RTLD_DEFAULT, name);
 }

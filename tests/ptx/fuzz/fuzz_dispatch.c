@@ -9,7 +9,6 @@
  * a report of a sanitizer, or a dispatcher that neither answers a ping nor ends the client, is a finding.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -426,15 +425,6 @@ uint64_t fz_context(void)
 }
 
 /* ---- a process ---- */
-
-/* Where worker/core/client_limits.c looks for the pthread_create() that it stands in front of: the
- * sanitizer's, which must know each thread that is detached. */
-void *fz_dlsym(void *from, const char *name);
-void *fz_dlsym(void *from, const char *name)
-{
-    (void)from;
-    return dlsym(RTLD_DEFAULT, name);
-}
 
 static void *dispatcher(void *arg)
 {
