@@ -1,45 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* The native implementations of handlers, by the handler. */
+/* The native implementations of operations, by their numbers. */
 #include "jit/ops.h"
 
 #ifdef SG_JIT
 
-#define HASH 1024
-
 static struct {
-    sg_fn fn;
     const struct jop *op;
     bool pure; /* nothing but its result */
-} table[HASH];
-
-static u32 hash_function(sg_fn fn)
-{
-    return (u32)(((u64)(uintptr_t)fn * 0x9e3779b97f4a7c15ull) >> 54);
-}
+} table[SG_OP_COUNT];
 
 static void table_add(const struct jop *o, bool pure)
 {
     for (; o->op; o++) {
-        const sg_fn fn = sg_op_fn(o->op);
-        u32 i;
-
-        for (i = hash_function(fn); table[i].fn && table[i].fn != fn; i = (i + 1) & (HASH - 1))
-            ;
-        table[i].fn = fn;
-        table[i].op = o;
-        table[i].pure = pure;
+        table[o->op].op = o;
+        table[o->op].pure = pure;
     }
 }
 
 const struct jop *sg_jit_find(sg_fn fn, bool *pure)
 {
-    for (u32 i = hash_function(fn); table[i].fn; i = (i + 1) & (HASH - 1))
-        if (table[i].fn == fn) {
-            if (pure)
-                *pure = table[i].pure;
-            return table[i].op;
-        }
-    return NULL;
+    const enum sg_op op = sg_op_of(fn);
+
+    if (pure && table[op].op)
+        *pure = table[op].pure;
+    return table[op].op;
 }
 
 void sg_jit_find_init(void)

@@ -158,8 +158,8 @@ static uint32_t query_launch(void *owner, struct sg_kernel *k, const uint32_t bl
 
     if (sg_mod_func(owner, k, &f) == CUDA_SUCCESS)
         return check_block(&f->info, &f->set, block, dynamic);
-    sg_kernel_get_info(k,
-                       &info); /* the module is being unloaded, its functions with their settings are gone */
+    /* The module is being unloaded: its functions, with their settings, are gone. */
+    sg_kernel_get_info(k, &info);
     return check_block(&info, &initial, block, dynamic);
 }
 

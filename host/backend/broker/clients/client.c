@@ -132,8 +132,8 @@ static void client_wait(struct brk_client *c)
         send_start(c);
 }
 
-/* Maximum wait for the first clearing of a window, ms. Those of one file take turns, and those of a VM
- * whose programs have all ended can take longer than a worker. */
+/* Maximum wait for the first clearing of a window, ms. Clearings of one file take turns: after many
+ * programs of a VM have ended, the last clearing can end later than a worker starts. */
 static unsigned clearing_ms(const struct brk_client *c)
 {
     return c->impatient || brk_opt.long_call_ms < c->create_ms ? c->create_ms : brk_opt.long_call_ms;

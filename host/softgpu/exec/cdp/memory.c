@@ -20,11 +20,25 @@ static void append_child(struct sg_children *k, struct sg_child *c)
     k->last = &c->next;
 }
 
-static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value, u64 bytes, u64 stream)
+/* Queues a child, which is freed if there is no room for it. */
+static u32 queue_child(const struct sg_launch *l, struct sg_child *c)
 {
     struct sg_children *k = l->children;
-    struct sg_child *c = calloc(1, sizeof(*c));
     bool room;
+
+    pthread_mutex_lock(&k->lock);
+    room = sg_cdp_count(l, k);
+    if (room)
+        append_child(k, c);
+    pthread_mutex_unlock(&k->lock);
+    if (!room)
+        free(c);
+    return room ? 0 : E_PENDING;
+}
+
+static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value, u64 bytes, u64 stream)
+{
+    struct sg_child *c = calloc(1, sizeof(*c));
 
     if (!c)
         return E_MEMORY;
@@ -34,14 +48,7 @@ static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value,
     c->width = bytes;
     c->height = c->slices = 1;
     c->tail = stream == STREAM_TAIL;
-    pthread_mutex_lock(&k->lock);
-    room = sg_cdp_count(l, k);
-    if (room)
-        append_child(k, c);
-    pthread_mutex_unlock(&k->lock);
-    if (!room)
-        free(c);
-    return room ? 0 : E_PENDING;
+    return queue_child(l, c);
 }
 
 HANDLER(cdp_memcpy)
@@ -155,9 +162,7 @@ struct box {
 /* Kernels copy between pointers only; arrays are the host's. */
 static u32 box_launch(const struct sg_launch *l, const struct box *b, u64 stream)
 {
-    struct sg_children *k = l->children;
     struct sg_child *c;
-    bool room;
 
     if (b->from_array || b->to_array)
         return E_INVALID;
@@ -178,14 +183,7 @@ static u32 box_launch(const struct sg_launch *l, const struct box *b, u64 stream
                            .tail = stream == STREAM_TAIL};
     c->to = b->to + b->to_x + b->to_y * c->to_pitch + b->to_z * c->to_slice;
     c->from = b->from + b->from_x + b->from_y * c->from_pitch + b->from_z * c->from_slice;
-    pthread_mutex_lock(&k->lock);
-    room = sg_cdp_count(l, k);
-    if (room)
-        append_child(k, c);
-    pthread_mutex_unlock(&k->lock);
-    if (!room)
-        free(c);
-    return room ? 0 : E_PENDING;
+    return queue_child(l, c);
 }
 
 HANDLER(cdp_copy_box)
