@@ -4,13 +4,15 @@
  * which compares libcuda's counters (VGPU_STATS). Links nothing: finds libcuda.so.1 as usual.
  *
  * Controls of limits that libcuda's switches cannot exceed, by COUNTERS_AS: "twice" does the work
- * of each round, and of the start, twice; "pageable" uses ordinary memory instead of pinned.
+ * of each round, and of the start, twice; "pageable" uses ordinary memory instead of pinned; "apart"
+ * pauses before each round, long enough for a worker that does not poll to fall asleep.
  */
 #include "counters.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct counters counters;
 static char pageable[256 << 10];
@@ -244,6 +246,7 @@ int main(int argc, char **argv)
 
     const char *as = getenv("COUNTERS_AS") ? getenv("COUNTERS_AS") : "";
     int times = strcmp(as, "twice") == 0 ? 2 : 1;
+    useconds_t pause = strcmp(as, "apart") == 0 ? 3000 : 0;
 
     if (argc != 3)
         return 2;
@@ -254,6 +257,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], parts[i].name))
             continue;
         for (int n = times * atoi(argv[2]); n > 0; n--) {
+            if (pause)
+                usleep(pause);
+
             CUresult r = parts[i].run();
 
             if (r) {
