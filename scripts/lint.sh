@@ -124,7 +124,7 @@ layer host/softgpu 'host/softgpu/|lib/(attribute|extsem|driver|btree|hash|poll|b
 while IFS=: read -r file line _; do
     breach "$file" completion "line $line asks the provider; core/provider.h has the questions"
 done < <(grep -nHE '(->|\.)cu(EventQuery|StreamQuery|(Event|Stream|Ctx)Synchronize)(_ptsz)?\(' $(printf '%s\n' "${files[@]}" |
-    grep '^host/backend/worker/.*\.c$' | grep -v '_test\.c$\|core/provider\.c$') /dev/null)
+    grep '^host/backend/worker/.*\.c$' | grep -v '_test\.c$\|core/wrk_provider\.c$') /dev/null)
 
 # A file or a socket that the environment names: not that of a user whose program has more rights than he has.
 while IFS=: read -r file line _; do

@@ -9,113 +9,113 @@
 SG_EXEC_DIR := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 SG_EXEC_C := \
-	base/grow.c \
-	exec/access.c \
-	exec/block.c \
-	exec/cta.c \
-	exec/fetch.c \
-	exec/heap.c \
-	exec/pool.c \
-	exec/printf.c \
-	exec/profile.c \
-	exec/together.c \
-	exec/types.c \
-	exec/verify.c \
-	exec/verify_units.c \
-	exec/warp.c \
-	jit/avx2/compare.c \
-	jit/avx2/fork.c \
-	jit/avx2/lower.c \
-	jit/avx2/masks.c \
-	jit/avx2/move.c \
-	jit/avx2/registers.c \
-	jit/avx2/width.c \
-	jit/avx2/windows.c \
-	jit/code_memory.c \
-	jit/compile.c \
-	jit/flow.c \
-	jit/memory/global_checks.c \
-	jit/liveness.c \
-	jit/matrix_ops.c \
-	jit/memory/memory_ops.c \
-	jit/memory/global_loads.c \
-	jit/memory/affine.c \
-	jit/memory/affine_code.c \
-	jit/memory/sums.c \
-	jit/ops.c \
-	jit/ops_approx.c \
-	jit/ops_compare.c \
-	jit/ops_float.c \
-	jit/ops_half.c \
-	jit/registers.c \
-	jit/schedule.c \
-	jit/table.c \
-	jit/memory/shared_ops.c \
-	jit/memory/small_stores.c \
-	jit/memory/windows.c \
-	memory/grace.c \
-	ptx/body.c \
-	ptx/calls.c \
-	ptx/canonical.c \
-	ptx/code.c \
-	ptx/cubin.c \
-	ptx/declarations.c \
-	ptx/emit.c \
-	ptx/flow.c \
-	ptx/forms.c \
-	ptx/header.c \
-	ptx/hoist/hoist.c \
-	ptx/hoist/low_bits.c \
-	ptx/hoist/uniform.c \
-	ptx/constant.c \
-	ptx/initialisers.c \
-	ptx/kernel.c \
-	ptx/lex.c \
-	ptx/link.c \
-	ptx/module.c \
-	ptx/operands.c \
-	ptx/scope.c \
-	ptx/source.c \
-	ptx/select/bulk.c \
-	ptx/select/cdp.c \
-	ptx/select/control.c \
-	ptx/select/float.c \
-	ptx/select/graph.c \
-	ptx/select/integer.c \
-	ptx/select/mbarrier.c \
-	ptx/select/move.c \
-	ptx/select/space.c \
-	ptx/select/memory.c \
-	ptx/select/mma.c \
-	ptx/select/pair.c \
-	ptx/select/texture.c \
-	ptx/select/video.c \
-	ptx/select/warp.c
+	base/sg_grow.c \
+	exec/sg_access.c \
+	exec/sg_block.c \
+	exec/sg_cta.c \
+	exec/sg_fetch.c \
+	exec/sg_heap.c \
+	exec/sg_pool.c \
+	exec/sg_printf.c \
+	exec/sg_profile.c \
+	exec/sg_together.c \
+	exec/sg_types.c \
+	exec/sg_verify.c \
+	exec/sg_verify_units.c \
+	exec/sg_warp.c \
+	jit/avx2/sg_avx2_compare.c \
+	jit/avx2/sg_avx2_fork.c \
+	jit/avx2/sg_avx2_lower.c \
+	jit/avx2/sg_avx2_masks.c \
+	jit/avx2/sg_avx2_move.c \
+	jit/avx2/sg_avx2_registers.c \
+	jit/avx2/sg_avx2_width.c \
+	jit/avx2/sg_avx2_windows.c \
+	jit/sg_jit_code_memory.c \
+	jit/sg_jit_compile.c \
+	jit/sg_jit_flow.c \
+	jit/memory/sg_jit_global_checks.c \
+	jit/sg_jit_liveness.c \
+	jit/sg_jit_matrix_ops.c \
+	jit/memory/sg_jit_memory_ops.c \
+	jit/memory/sg_jit_global_loads.c \
+	jit/memory/sg_jit_affine.c \
+	jit/memory/sg_jit_affine_code.c \
+	jit/memory/sg_jit_sums.c \
+	jit/sg_jit_ops.c \
+	jit/sg_jit_ops_approx.c \
+	jit/sg_jit_ops_compare.c \
+	jit/sg_jit_ops_float.c \
+	jit/sg_jit_ops_half.c \
+	jit/sg_jit_registers.c \
+	jit/sg_jit_schedule.c \
+	jit/sg_jit_table.c \
+	jit/memory/sg_jit_shared_ops.c \
+	jit/memory/sg_jit_small_stores.c \
+	jit/memory/sg_jit_windows.c \
+	memory/sg_grace.c \
+	ptx/sg_ptx_body.c \
+	ptx/sg_ptx_calls.c \
+	ptx/sg_ptx_canonical.c \
+	ptx/sg_ptx_code.c \
+	ptx/sg_ptx_cubin.c \
+	ptx/sg_ptx_declarations.c \
+	ptx/sg_ptx_emit.c \
+	ptx/sg_ptx_flow.c \
+	ptx/sg_ptx_forms.c \
+	ptx/sg_ptx_header.c \
+	ptx/hoist/sg_ptx_hoist.c \
+	ptx/hoist/sg_ptx_low_bits.c \
+	ptx/hoist/sg_ptx_uniform.c \
+	ptx/sg_ptx_constant.c \
+	ptx/sg_ptx_initialisers.c \
+	ptx/sg_ptx_kernel.c \
+	ptx/sg_ptx_lex.c \
+	ptx/sg_ptx_link.c \
+	ptx/sg_ptx_module.c \
+	ptx/sg_ptx_operands.c \
+	ptx/sg_ptx_scope.c \
+	ptx/sg_ptx_source.c \
+	ptx/select/sg_select_bulk.c \
+	ptx/select/sg_select_cdp.c \
+	ptx/select/sg_select_control.c \
+	ptx/select/sg_select_float.c \
+	ptx/select/sg_select_graph.c \
+	ptx/select/sg_select_integer.c \
+	ptx/select/sg_select_mbarrier.c \
+	ptx/select/sg_select_move.c \
+	ptx/select/sg_select_space.c \
+	ptx/select/sg_select_memory.c \
+	ptx/select/sg_select_mma.c \
+	ptx/select/sg_select_pair.c \
+	ptx/select/sg_select_texture.c \
+	ptx/select/sg_select_video.c \
+	ptx/select/sg_select_warp.c
 # handlers compiled once
 SG_EXEC_OPS := \
-	exec/ops/atom.c \
-	exec/ops/bulk.c \
-	exec/cdp/launch.c \
-	exec/cdp/memory.c \
-	exec/cdp/query.c \
-	exec/ops/cluster.c \
-	exec/ops/control.c \
-	exec/ops/convert.c \
-	exec/ops/graph.c \
-	exec/ops/mma_rare.c \
-	exec/table/registry.c \
-	exec/ops/rare.c \
-	exec/ops/surface.c \
-	exec/ops/texture.c \
-	exec/ops/warp.c
+	exec/ops/sg_op_atom.c \
+	exec/ops/sg_op_bulk.c \
+	exec/cdp/sg_cdp_launch.c \
+	exec/cdp/sg_cdp_memory.c \
+	exec/cdp/sg_cdp_query.c \
+	exec/ops/sg_op_cluster.c \
+	exec/ops/sg_op_control.c \
+	exec/ops/sg_op_convert.c \
+	exec/ops/sg_op_graph.c \
+	exec/ops/sg_op_mma_rare.c \
+	exec/table/sg_registry.c \
+	exec/ops/sg_op_rare.c \
+	exec/ops/sg_op_surface.c \
+	exec/ops/sg_op_texture.c \
+	exec/ops/sg_op_warp.c
 # handlers compiled per instruction set
 SG_EXEC_ISA_OPS := \
-	exec/ops/float.c \
-	exec/ops/half.c \
-	exec/ops/integer.c \
-	exec/ops/matrix.c \
-	exec/ops/memory.c \
-	exec/ops/mma.c
+	exec/ops/sg_op_float.c \
+	exec/ops/sg_op_half.c \
+	exec/ops/sg_op_integer.c \
+	exec/ops/sg_op_matrix.c \
+	exec/ops/sg_op_memory.c \
+	exec/ops/sg_op_mma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
 SG_EXEC_ISAS := base
@@ -139,7 +139,7 @@ else
 SG_EXEC_OPFLAGS += -O3
 endif
 
-# The variants are objects of their own: sg_exec_ops_int_avx2.o comes from exec/ops/integer.c.
+# The variants are objects of their own: sg_exec_ops_int_avx2.o comes from exec/ops/sg_op_integer.c.
 SG_EXEC_SRCS := $(SG_EXEC_C) $(SG_EXEC_OPS) \
 	$(foreach i,$(SG_EXEC_ISAS),$(SG_EXEC_ISA_OPS:%.c=%_$(i).c))
 SG_EXEC_OBJS := $(SG_EXEC_SRCS:%.c=$(O)/%.o) $(O)/lib/btree/btree.o
@@ -270,7 +270,7 @@ $(O)/matrix_%.ptx: $(SG_EXEC_DIR)/tests-ptx/matrix.cu | $(O)
 
 .PHONY: sg_ptxrun
 sg_ptxrun: $(O)/sg_ptxrun
-$(O)/sg_ptxrun: $(O)/ptx/ptxrun.o $(SG_EXEC_OBJS)
+$(O)/sg_ptxrun: $(O)/ptx/sg_ptx_ptxrun.o $(SG_EXEC_OBJS)
 	$(CC) -o $@ $(LDFLAGS) $^ -lm -pthread
 
 # Front end and interpreter for programs of tests/, which bring sg_mem_check() and sg_mem_generation.

@@ -28,7 +28,7 @@ CUDA_KERNEL_NODE_PARAMS_v1 cua_narrow_kernel(const CUDA_KERNEL_NODE_PARAMS *p);
 CUDA_ARRAY_DESCRIPTOR_v1 cua_narrow_array(const CUDA_ARRAY_DESCRIPTOR *p);
 CUDA_ARRAY3D_DESCRIPTOR_v1 cua_narrow_array3d(const CUDA_ARRAY3D_DESCRIPTOR *p);
 
-/* ---- legacy_launch.c ---- */
+/* ---- cua_legacy_launch.c ---- */
 
 /* The launch settings of a function; created by the first setter, freed with free(). */
 struct cua_old_launch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by record.c and record_memory.c. */
+/* Shared by lnk_record.c and lnk_record_memory.c. */
 #ifndef LNK_RECORD_INT_H
 #define LNK_RECORD_INT_H
 
@@ -13,7 +13,7 @@
 void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
                     const void *body, uint32_t body_size);
 
-/* ---- record_memory.c: memory shared with the worker, written by both sides ---- */
+/* ---- lnk_record_memory.c: memory shared with the worker, written by both sides ---- */
 
 /* Called when a call is about to be published. Writes the program's changes since the last call
    and tracks which streams have work pending. */

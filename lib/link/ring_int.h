@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by ring.c and notify.c. */
+/* Shared by lnk_ring.c and lnk_notify.c. */
 #ifndef LNK_RING_INT_H
 #define LNK_RING_INT_H
 

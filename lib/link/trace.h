@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace (trace.c), shared by libcuda and libnvidia-ml. */
+/* The trace (lnk_trace.c), shared by libcuda and libnvidia-ml. */
 #ifndef LNK_TRACE_H
 #define LNK_TRACE_H
 

@@ -31,7 +31,7 @@ static bool world_crowded(const struct world *w)
     return w->slice_ns && (!w->crowd_every || w->now % w->crowd_every < w->crowd_for);
 }
 
-/* One wait as lib/link/ring.c makes it: spin, yield, sleep. */
+/* One wait as lib/link/lnk_ring.c makes it: spin, yield, sleep. */
 static void world_wait(struct world *w)
 {
     uint64_t start = w->now, there = start + w->answer_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* device.c: devices by index, UUID and PCI address, among GPUs that differ in a single number each;
- * events.c: the duration of waits for events. */
+/* nvml_device.c: devices by index, UUID and PCI address, among GPUs that differ in a single number each;
+ * nvml_events.c: the duration of waits for events. */
 #include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>

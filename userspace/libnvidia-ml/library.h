@@ -53,7 +53,7 @@ struct nvml_client {
 };
 extern struct nvml_client nvml;
 
-/* ---- client.c ---- */
+/* ---- nvml_client.c ---- */
 
 /* Begins a call. Returns UNINITIALIZED, or SUCCESS with the connection held until nvml_leave. */
 nvmlReturn_t nvml_enter(void);
@@ -63,7 +63,7 @@ nvmlReturn_t nvml_shutdown(void);
 /* Returns the NVML result for a failed call to the worker. */
 nvmlReturn_t nvml_result(int cuda_result);
 
-/* ---- device.c ---- */
+/* ---- nvml_device.c ---- */
 
 /* Returns the device, or NULL for a handle that is not one of this library's. */
 struct nvml_device *nvml_device(nvmlDevice_t handle);
@@ -78,7 +78,7 @@ nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argum
 
 /* ---- trace: libcuda's, with NVML's names of results ---- */
 
-/* Formatting of NVML results for the trace (trace.c). */
+/* Formatting of NVML results for the trace (nvml_trace.c). */
 extern const struct lnk_trace_results nvml_trace_results;
 
 /* `what`: printf format of the arguments. */

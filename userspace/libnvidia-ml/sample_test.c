@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Evaluation of arbitrary values from a worker: usage.c and values.c, with the rest of the library
+ * Evaluation of arbitrary values from a worker: nvml_usage.c and nvml_values.c, with the rest of the library
  * replaced by the test.
  */
 #include <setjmp.h>

@@ -11,7 +11,7 @@
 
 #include "base/vgpu_cli.h"
 
-#define REQUEST_MAX 256 /* limit of the backend (host/backend/broker/main/control.c) */
+#define REQUEST_MAX 256 /* limit of the backend (host/backend/broker/main/brk_control.c) */
 
 static void ctl_help(void)
 {
@@ -129,7 +129,7 @@ static bool is_name(const char *word)
 }
 
 /*
- * Checks the form that the backend accepts (host/backend/broker/main/control.c); the backend itself
+ * Checks the form that the backend accepts (host/backend/broker/main/brk_control.c); the backend itself
  * checks NAME and VALUE.
  */
 static void check_form(char **word, int n)

@@ -246,7 +246,7 @@ static bool is_served(int fd)
 /* So many may be connected at a time; one more sees its end at once, and one that leaves makes room. */
 static void test_controllers(void **state)
 {
-    enum { PEERS = 8 }; /* PEERS_MAX of broker/main/control.c */
+    enum { PEERS = 8 }; /* PEERS_MAX of broker/main/brk_control.c */
     int fd[PEERS], more;
     char byte;
 

@@ -538,7 +538,7 @@ static void test_flooding_worker(void **state)
 /* As many connections as may wait for their greeting, and one more: the oldest makes room for it. */
 static void test_silent_connections(void **state)
 {
-    enum { SILENT = 64 }; /* GREETINGS_MAX of broker/transport/sock.c */
+    enum { SILENT = 64 }; /* GREETINGS_MAX of broker/transport/brk_sock.c */
     const struct timeval bound = {.tv_sec = 20};
     const uint32_t ask = VGP_SOCK_INFO;
     struct vgp_sock_info m;

@@ -32,7 +32,7 @@ prove() { # NAME SOURCES OPTION...
         failed=$((failed + 1))
     fi
 }
-prove ring "$top/host/backend/tests/prove_ring.c $worker/window/ring.c" --unwind 6 --no-malloc-may-fail
+prove ring "$top/host/backend/tests/prove_ring.c $worker/window/wrk_ring.c" --unwind 6 --no-malloc-may-fail
 if command -v cadical > /dev/null; then
     handle() { # NAME OPTION...
         what=$1

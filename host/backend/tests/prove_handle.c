@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proof about the worker's table of handles (handle.c), by CBMC: one operation on a table in any state that the
+ * Proof about the worker's table of handles (wrk_handle.c), by CBMC: one operation on a table in any state that the
  * others leave it in, with handles of any value. What is found is live, of the type, the generation and the index
  * that the handle says; a handle that has ended is never found again; no other handle's object changes. The table is
  * small: two chunks of two entries for each of two types.
@@ -21,7 +21,7 @@ static void *any_memory(size_t bytes);
 #define realloc(old, bytes) any_memory(bytes)
 #define free(p) ((void)(p))
 static void *some_zeros(size_t bytes);
-#include "worker/core/handle.c"
+#include "worker/core/wrk_handle.c"
 
 bool nondet_bool(void);
 unsigned nondet_unsigned(void);

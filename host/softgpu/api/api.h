@@ -9,7 +9,7 @@
 #include "softgpu/entries.h"
 
 /* The calling thread's context stack; CUDA_ERROR_NOT_PERMITTED inside a callback
-   (api/device/context.c). */
+   (api/device/sgd_context.c). */
 CUresult sg_thread_get(struct sg_tls **out);
 /* The context of a handle, with a reference, even if the context has failed. NULL and a handle
    of all ones name the current context. */
@@ -19,10 +19,10 @@ CUresult sg_ctx_named(CUcontext h, struct sg_ctx **out);
 CUresult sg_ctx_waitable(CUcontext h, struct sg_ctx **out);
 struct sg_green;
 /* A green context; a reference is returned with CUDA_ERROR_CONTEXT_IS_DESTROYED, too
-   (api/device/green.c). */
+   (api/device/sgd_green.c). */
 CUresult sg_green_get(CUgreenCtx h, struct sg_green **out);
 
-/* A texture or surface object that is not being destroyed (api/code/texture_object.c). */
+/* A texture or surface object that is not being destroyed (api/code/sgd_texture_object.c). */
 CUresult sg_texobj_get(uint64_t h, enum sg_type type, struct sg_texobj **out);
 
 static inline CUresult sg_check_context(void)
@@ -58,15 +58,15 @@ static inline CUresult sg_check_device(CUdevice dev)
 #define SG_FIND(object, handle, type, error) (((object) = SG_LOOKUP(handle, type)) ? CUDA_SUCCESS : (error))
 
 struct cua_reserved;
-/* Finds the reservation around a reserved address and the mapping in it (api/memory/vmm.c);
+/* Finds the reservation around a reserved address and the mapping in it (api/memory/sgd_vmm.c);
    map_size 0: no mapping. */
 bool sg_vmm_find(uint64_t addr, struct cua_reserved *out);
 
-/* Ends the mapped buffer of external memory at ptr (api/memory/external.c). Returns false if
+/* Ends the mapped buffer of external memory at ptr (api/memory/sgd_external.c). Returns false if
    there is none. */
 bool sg_external_free(CUdeviceptr ptr, CUresult *r);
 
-/* Adds delta to the memory in use of the pool behind a handle (api/memory/pool.c). */
+/* Adds delta to the memory in use of the pool behind a handle (api/memory/sgd_pool.c). */
 void sg_pool_account(uint64_t handle, int64_t delta);
 
 #endif

@@ -35,7 +35,7 @@
 
 #define SG_DEVICE_NAME "vgpu-cuda software GPU (PTX on CPU)"
 
-/* ---- configuration (base/config.c): read once from the environment by cuInit ---- */
+/* ---- configuration (base/sg_config.c): read once from the environment by cuInit ---- */
 
 #define SG_MAX_DEVICES 8
 
@@ -59,7 +59,7 @@ bool sg_config_load(void);
 /* The lowest VGPU_SOFT_CC profile that runs PTX for that target (10 * major + minor), or NULL. */
 const char *sg_config_profile(unsigned target);
 
-/* ---- log and refusal details (base/log.c) ---- */
+/* ---- log and refusal details (base/sg_log.c) ---- */
 
 /* Opens the log named by VGPU_SOFT_LOG; logging before that, or without it, is dropped. */
 void sg_log_open(void);
@@ -86,7 +86,7 @@ const char *sg_detail(bool device);
 /* Reads a whole file of *size bytes and appends a NUL. The buffer is malloc'd. Errors: 301 or 2. */
 CUresult sg_file_read(const char *path, void **out, size_t *size);
 
-/* ---- handles (base/handle.c) ---- */
+/* ---- handles (base/sg_handle.c) ---- */
 
 enum sg_type {
     SG_T_CTX = 1,
@@ -165,7 +165,7 @@ static inline void sg_obj_put_cleanup(void *pp)
 }
 #define SG_AUTO __attribute__((cleanup(sg_obj_put_cleanup)))
 
-/* ---- device properties (base/device.c) ---- */
+/* ---- device properties (base/sg_device.c) ---- */
 
 /*
  * A private attribute, numbered above those of cuda.h: the capability (10 * major + minor) to

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Constants of sin and cos, shared by the handlers (exec/ops/float.c) and native code
-   (jit/ops_approx.c). */
+/* Constants of sin and cos, shared by the handlers (exec/ops/sg_op_float.c) and native code
+   (jit/sg_jit_ops_approx.c). */
 #ifndef SG_BASE_TRIG_H
 #define SG_BASE_TRIG_H
 

@@ -88,7 +88,7 @@ struct sg_reloc {
     int64_t addend;
 };
 
-/* Instructions that run ahead of blocks, for each warp (ptx/hoist/hoist.c). */
+/* Instructions that run ahead of blocks, for each warp (ptx/hoist/sg_ptx_hoist.c). */
 enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once per launch; per %ctaid.y and .z */
 struct sg_ahead {
     struct sg_insn *insns;
@@ -156,7 +156,7 @@ struct sg_code {
 };
 
 /*
- * Data of a real call (ptx/calls.c), in sg_code.calls from in->aux on: the frame sizes in bytes,
+ * Data of a real call (ptx/sg_ptx_calls.c), in sg_code.calls from in->aux on: the frame sizes in bytes,
  * the number of registers live across the call and of their 4-byte words, then one word per
  * register: its class in the upper two bits, its byte offset in the register file below.
  */
@@ -315,7 +315,7 @@ struct sg_kernel {
 /*
  * Verifies that the finished instructions of a kernel with param_bytes of parameters are safe to
  * run. Returns SG_OK, or an error with the reason in why. Call before native code is generated
- * (exec/verify.c).
+ * (exec/sg_verify.c).
  */
 int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
 

@@ -97,16 +97,16 @@ enum sg_width {
     SG_W_32,
     SG_W_64,
     SG_W_ADDRESS, /* 32 bits if aux has SG_AUX_ADDR32, else 64 */
-    SG_W_VARIES   /* depends on aux and imm: exec/verify.c */
+    SG_W_VARIES   /* depends on aux and imm: exec/sg_verify.c */
 };
 #define SG_W_KIND 7u
 #define SG_W_OUT 8u       /* written: not a constant */
 #define SG_W_OPTIONAL 16u /* presence depends on aux and imm */
 /* An f32. Read: all NaNs are equivalent. Written: a NaN may not be canonical. */
 #define SG_W_F32 32u
-#define SG_W_CLEAN 64u /* written: an f32 whose NaNs are canonical (ptx/canonical.c) */
+#define SG_W_CLEAN 64u /* written: an f32 whose NaNs are canonical (ptx/sg_ptx_canonical.c) */
 
-/* Further conditions for an operation's handler to be safe (exec/verify.c). */
+/* Further conditions for an operation's handler to be safe (exec/sg_verify.c). */
 enum sg_rule {
     /* computes its result from its operands without side effects: may run ahead of blocks */
     SG_R_PLAIN,
@@ -208,7 +208,7 @@ struct sg_group {
 struct sg_cta;
 
 #define SG_NATIVE_GROUPS 16
-#define SG_NATIVE_SUMS 20    /* sums of native code (jit/memory/sums.c) at a time */
+#define SG_NATIVE_SUMS 20    /* sums of native code (jit/memory/sg_jit_sums.c) at a time */
 #define SG_NATIVE_SITES 255  /* loads from them, in all of a kernel */
 #define SG_NATIVE_AFFINE 16  /* blocks with affine values (jit/memory/affine.h) */
 #define SG_NATIVE_BYTES 8192 /* what a warp has for their distances */
@@ -329,7 +329,7 @@ enum sg_tx_query {
 #define SG_RANGE_CACHE 256 /* power of two */
 
 struct sg_code; /* ptx/module.h */
-struct sg_run;  /* a launch: exec/pool.c */
+struct sg_run;  /* a launch: exec/sg_pool.c */
 
 struct sg_cta {
     struct sg_run *run;
@@ -344,7 +344,7 @@ struct sg_cta {
     uint32_t ctaid[3], ntid[3], nctaid[3];
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
-    uint32_t parked; /* warps of 32 threads waiting at barrier 0, not in bar[0] (jit/schedule.c) */
+    uint32_t parked; /* warps of 32 threads waiting at barrier 0, not in bar[0] (jit/sg_jit_schedule.c) */
     /* Lets native code begin this thread's next block. NULL: all blocks run concurrently. */
     bool (*next_block)(struct sg_cta *c);
     uint64_t block, blocks_end; /* linear index of this block; end of the blocks taken so far */
@@ -370,7 +370,7 @@ struct sg_cta {
     struct sg_tex_scratch tex;
 };
 
-/* ---- exec/cdp/launch.c: kernels that launch kernels ---- */
+/* ---- exec/cdp/sg_cdp_launch.c: kernels that launch kernels ---- */
 typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
 /* Adds the instructions of a grid: the watchdog limits a launch together with all grids it
    causes. */
@@ -380,7 +380,7 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
 
 #define SG_SLICE 512 /* back edges that a warp may take before other warps are scheduled */
 
-/* ---- exec/warp.c: selection of lanes ---- */
+/* ---- exec/sg_warp.c: selection of lanes ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
 bool sg_warp_pick(struct sg_warp *w);    /* false: no lane can run */
@@ -398,14 +398,14 @@ int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_ins
 /* Joins lanes for a synchronising instruction. SG_NEXT: run it; otherwise return the result. */
 int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want);
 
-/* ---- exec/cta.c ---- */
+/* ---- exec/sg_cta.c ---- */
 enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
 /* The running lanes arrive at barrier id; in->c is the predicate and in->d the result of
    bar.red. */
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind);
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
-/* exec/ops/cluster.c. check: releases the cluster if all its live threads have arrived. leave:
+/* exec/ops/sg_op_cluster.c. check: releases the cluster if all its live threads have arrived. leave:
    takes back the arrival of threads that have exited. */
 void sg_cluster_check(struct sg_cta *c);
 void sg_cluster_leave(struct sg_cta *c, uint32_t threads);
@@ -426,7 +426,7 @@ uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
 bool sg_cta_fault(struct sg_cta *c, int result, const char *what);
 int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done; SG_YIELD: unfinished; SG_FAULTED */
 
-/* ---- exec/access.c: the checked, lane-by-lane path ---- */
+/* ---- exec/sg_access.c: the checked, lane-by-lane path ---- */
 int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, const char *what);
 int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, enum sg_space sp,
                   uint64_t addr, uint32_t size, bool write);

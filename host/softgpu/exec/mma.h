@@ -19,7 +19,7 @@ enum sg_mma_type {
     SG_MMA_E2M1
 };
 
-/* A form; rows of a table in exec/types.c. na, nb, nc: registers per lane of a, b, and
+/* A form; rows of a table in exec/sg_types.c. na, nb, nc: registers per lane of a, b, and
    of c and d. */
 struct sg_mma_form {
     const char *shape;

@@ -33,10 +33,10 @@ struct sg_run {
 /* Runs blocks on the calling thread until none is left. worker: its number, from 0, below
    run->nworkers. */
 void sg_run_part(struct sg_run *run, uint32_t worker);
-/* The same for launches whose blocks run concurrently (exec/together.c). */
+/* The same for launches whose blocks run concurrently (exec/sg_together.c). */
 void sg_run_together(struct sg_run *run, uint32_t worker);
 
-/* ---- exec/block.c: one block ---- */
+/* ---- exec/sg_block.c: one block ---- */
 
 /*
  * Memory of a launch's blocks, owned by the thread. It has two parts: a kernel can read what an

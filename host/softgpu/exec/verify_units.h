@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Part of the verifier (exec/verify.c): the 128-byte units below slots_begin, which hold special
+ * Part of the verifier (exec/sg_verify.c): the 128-byte units below slots_begin, which hold special
  * registers and hoisted values. Unlike the units behind them they have mixed widths, so the start
  * of each value is derived from the operands. No two values may overlap, or a write through one
  * would change the other between the check of an address and its use.
@@ -10,7 +10,7 @@
 
 #include "exec/code.h"
 
-/* True if the sizes of the kernel's memory go together, as block.c and native code take them. */
+/* True if the sizes of the kernel's memory go together, as sg_block.c and native code take them. */
 bool sg_verify_sizes(const struct sg_code *c);
 /* One byte for each unit of an accepted layout, and one more. NULL: out of memory. */
 uint8_t *sg_verify_units_new(const struct sg_code *c);

@@ -2,7 +2,7 @@
 /*
  * Graphs and stream capture. A node holds the same operation that a stream would have run; a launch
  * of a graph runs its operations in an order that respects the edges, and independent branches
- * concurrently if a node takes long (graph/branches.c).
+ * concurrently if a node takes long (graph/sg_graph_branches.c).
  *
  * One lock, sg_graph_lock, guards all graphs, nodes and captures. It is taken after a context's
  * issue lock and before an event's.
@@ -56,14 +56,14 @@ struct sg_node {
     void **kernel_params;                   /* returned by GetParams; freed with the node */
     CUlaunchAttributeValue *attrs;          /* attributes of a kernel node, by id; NULL: none set */
     SG_COUNTED struct sg_graph_memory *mem; /* set for nodes that allocate or free, a reference */
-    SG_OWNED struct sg_condition *cond;     /* set for conditional nodes: see graph/condition.c */
+    SG_OWNED struct sg_condition *cond;     /* set for conditional nodes: see graph/sg_graph_condition.c */
     bool mark;
     size_t pos;    /* index of its step while a program is built */
     size_t fronts; /* number of entries in captures' fronts that refer to it */
 };
 
 /*
- * Memory of a graph (graph/memory_node.c): an address that an allocation node keeps for as long as
+ * Memory of a graph (graph/sg_graph_memory_node.c): an address that an allocation node keeps for as long as
  * anything may allocate or use it. Launches claim the memory; without a claim it is dormant. All
  * fields are guarded by the lock.
  */
@@ -83,7 +83,7 @@ struct sg_graph_memory {
     size_t naccess;
 };
 
-/* A conditional handle, a number known to kernels (graph/condition.c). */
+/* A conditional handle, a number known to kernels (graph/sg_graph_condition.c). */
 struct sg_cond;
 /* The extra state of a conditional node. */
 struct sg_condition {
@@ -95,7 +95,7 @@ struct sg_condition {
     CUgraph *handles; /* handles of the bodies, for the application */
 };
 
-/* References to user objects held by a graph or a program (graph/user_object.c); guarded by the
+/* References to user objects held by a graph or a program (graph/sg_graph_user_object.c); guarded by the
    lock. */
 struct sg_uobj;
 struct sg_urefs {
@@ -154,7 +154,7 @@ struct sg_edges *sg_edges_new(const uint32_t (*pair)[2], size_t n, size_t steps)
 void sg_edges_put(struct sg_edges *e);
 /*
  * Indexes of g's nodes in an order that respects the edges, without nodes in or behind a cycle: *n
- * of them, to be freed by the caller. NULL: out of memory. Under the lock (graph/order.c).
+ * of them, to be freed by the caller. NULL: out of memory. Under the lock (graph/sg_graph_order.c).
  */
 uint32_t *sg_graph_order(const struct sg_graph *g, size_t *n);
 
@@ -326,7 +326,7 @@ void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n);
 bool sg_graph_captured(const struct sg_graph *g); /* a capture into it is in progress */
 void sg_capture_put(struct sg_capture *c);
 
-/* ---- memory of graphs (graph/memory_node.c); under the lock ---- */
+/* ---- memory of graphs (graph/sg_graph_memory_node.c); under the lock ---- */
 
 void sg_graph_memory_get(struct sg_graph_memory *m); /* m may be NULL */
 void sg_graph_memory_put(struct sg_graph_memory *m);
@@ -368,7 +368,7 @@ CUresult sg_graph_memory_free(uint64_t addr,
 void sg_graph_memory_unclaim(
     struct sg_graph_memory *m); /* after the free; drops the reference; takes the lock */
 
-/* ---- conditional nodes (graph/condition.c); under the lock ---- */
+/* ---- conditional nodes (graph/sg_graph_condition.c); under the lock ---- */
 
 /* A number for a new list: sg_cond_hold() adds each condition to that list only once. */
 uint64_t sg_cond_list_new(void);
@@ -463,7 +463,7 @@ bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
 
 /* ---- operations of nodes, the same that the calls of these names issue ---- */
 
-extern const struct sg_graph_ops sg_device_graph_ops; /* used by kernels: graph/device_graph.c */
+extern const struct sg_graph_ops sg_device_graph_ops; /* used by kernels: graph/sg_graph_device_graph.c */
 CUresult sg_host_op(const CUDA_HOST_NODE_PARAMS *p, struct sg_op **out);
 CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out);
 /* The parameters of captured operations. */
@@ -498,7 +498,7 @@ struct sg_graph_exec {
     SG_COUNTED struct sg_stream *last;
     uint64_t last_seq;
     struct sg_ghold hold; /* under sg_graph_lock */
-    /* State of launches from the device; under sg_graph_lock (graph/device_graph.c). */
+    /* State of launches from the device; under sg_graph_lock (graph/sg_graph_device_graph.c). */
     SG_LISTED struct sg_graph_exec *next_known;
     uint64_t name; /* name used by kernels */
     bool uploaded; /* uploaded since the last change */
@@ -506,7 +506,7 @@ struct sg_graph_exec {
     bool running;
 };
 
-/* ---- graphs that kernels launch (graph/device_graph.c) ---- */
+/* ---- graphs that kernels launch (graph/sg_graph_device_graph.c) ---- */
 
 /* 0 if the device may launch p, or op as a node of such a graph; 801 if not; 1 if it is empty. */
 CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program *p,
@@ -523,7 +523,7 @@ CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, stru
 CUresult sg_device_graph_drain(struct sg_stream *s);
 /* Runs the steps of p as part of the graph that s runs. */
 CUresult sg_program_run(struct sg_program *p, struct sg_gclaim *claim, struct sg_stream *s);
-/* ---- branches (graph/branches.c) ---- */
+/* ---- branches (graph/sg_graph_branches.c) ---- */
 
 /* A level that is not a chain: the units of p from step `from` up to, and excluding, step `to`. */
 struct sg_level {
@@ -536,7 +536,7 @@ struct sg_level {
 };
 /* Adds the number of event records that each unit waits for to left, indexed from l->from.
    Returns false if out of memory. The caller frees *out, which may be NULL.
-   (graph/branch_events.c) */
+   (graph/sg_graph_branch_events.c) */
 struct sg_branch_events;
 bool sg_branch_events_new(const struct sg_level *l, uint32_t *left, struct sg_branch_events **out);
 void sg_branch_events_free(struct sg_branch_events *e);

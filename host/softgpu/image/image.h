@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "ptx/ptx.h"
 
-/* ---- images (image/fatbin.c, image/elf.c, image/image.c) ---- */
+/* ---- images (image/sg_fatbin.c, image/sg_elf.c, image/sg_image.c) ---- */
 
 /* The PTX text chosen from an image or, if it has none, the cubin that was chosen for its
    metadata. */
@@ -34,7 +34,7 @@ void sg_image_free(struct sg_image *img);
  * Checks that a device of capability cc may run this PTX. NVIDIA's driver compiles PTX for the same
  * or a newer capability only: 209 for a container, 218 for text, and a log line that names the
  * profile to try. PTX that replaces SASS which a GPU would run is accepted regardless of its
- * target. (image/target.c)
+ * target. (image/sg_target.c)
  */
 CUresult sg_image_check_target(const struct sg_image *img, int cc);
 /* A library has queried the capability announced by VGPU_SOFT_LIBRARY_CC: PTX for targets up to

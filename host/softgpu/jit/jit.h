@@ -30,7 +30,7 @@ bool sg_jit_available(void);
 void sg_jit_compile(struct sg_code *c);
 void sg_jit_free(struct sg_code *c);
 
-/* ---- memory for code (jit/code_memory.c) ---- */
+/* ---- memory for code (jit/sg_jit_code_memory.c) ---- */
 bool sg_jit_mem_init(void);
 /* Copies n bytes of code to executable memory. NULL: no room. */
 void *sg_jit_mem_put(const uint8_t *code, size_t n);

@@ -29,7 +29,7 @@ struct vregs {
     u32 low_bytes; /* of those held: all bytes are known to be below 128 */
 };
 
-/* A register that is a sum (jit/memory/sums.c) or affine (jit/memory/affine.h). */
+/* A register that is a sum (jit/memory/sg_jit_sums.c) or affine (jit/memory/affine.h). */
 struct sum {
     u32 key;     /* operand code of the register */
     u32 base;    /* operand code of its hoisted part, or where its lanes' distances lie */
@@ -139,7 +139,7 @@ struct jit {
 
 /*
  * Limits for the compilation of a kernel; above them the kernel is interpreted. The code of the
- * whole process has twice the room (jit/code_memory.c).
+ * whole process has twice the room (jit/sg_jit_code_memory.c).
  */
 #define JIT_CODE_MAX ((size_t)128 << 20)
 #define JIT_TABLES_MAX ((size_t)256 << 20)
@@ -179,7 +179,7 @@ static inline bool sg_jit_is_branch(sg_fn fn)
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
 
-void sg_jit_find_init(void); /* once, before the others of jit/table.c */
+void sg_jit_find_init(void); /* once, before the others of jit/sg_jit_table.c */
 /* The native implementation of fn. NULL: call the handler. *pure (unless NULL): has no effect
    but its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
@@ -237,7 +237,7 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
    instructions compiled. */
 u32 sg_jit_insn(struct jit *j, u32 i);
 
-/* ---- calls, branches, ways out (jit/flow.c) ---- */
+/* ---- calls, branches, ways out (jit/sg_jit_flow.c) ---- */
 
 /* Targets other than instructions. */
 #define JIT_EXIT UINT32_MAX          /* back to the run loop, with its return value in RAX */
@@ -295,7 +295,7 @@ void sg_jit_branch(struct jit *j, u32 i);
  */
 void sg_jit_complete(struct jit *j);
 
-/* ---- warp scheduling (jit/schedule.c) ---- */
+/* ---- warp scheduling (jit/sg_jit_schedule.c) ---- */
 
 /* With registers written back and instructions counted: the barrier at i, which ends a block;
    the end of a thread. */
@@ -305,13 +305,13 @@ void sg_jit_exit(struct jit *j, u32 i);
    each. */
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON]);
 
-/* ---- liveness (jit/liveness.c) ---- */
+/* ---- liveness (jit/sg_jit_liveness.c) ---- */
 
 /* Fills j->kill. Leaves it all 0, which is always correct, if memory is short or the work too
    large. */
 void sg_jit_find_kills(struct jit *j);
 
-/* ---- registers (jit/registers.c) ---- */
+/* ---- registers (jit/sg_jit_registers.c) ---- */
 
 /* Loads chunk `key` of the register file or the pool into vector register v; stores v to its
    place. */

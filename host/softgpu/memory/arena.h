@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The free parts of an address range (memory/arena.c), for device memory and for reservations. */
+/* The free parts of an address range (memory/sg_arena.c), for device memory and for reservations. */
 #ifndef SG_ARENA_H
 #define SG_ARENA_H
 

@@ -50,7 +50,7 @@ static inline uint32_t sg_lane_bad32(uint32_t ad, uint32_t last)
 
 /*
  * Computed by the emitted instructions of native code for one lane (range_of() and its callers in
- * jit/memory/memory_ops.c): are bytes [ad + low, ad + high) inside [base, end)? align is a power of two;
+ * jit/memory/sg_jit_memory_ops.c): are bytes [ad + low, ad + high) inside [base, end)? align is a power of two;
  * the compared value is rotated, so that a misaligned address becomes a large number.
  */
 static inline bool sg_native_has(uint64_t base, uint64_t end, int64_t low, int64_t high, uint32_t align,

@@ -13,7 +13,7 @@
 
 struct sg_graph_memory;
 
-/* ---- device memory (memory/memory.c) ---- */
+/* ---- device memory (memory/sg_memory.c) ---- */
 
 enum sg_mem_kind {
     SG_MEM_DEVICE = 1,
@@ -151,7 +151,7 @@ bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: access was not
  */
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /*
- * Reserves addresses for programs (memory/reserve.c), aligned to align, a power of two >=
+ * Reserves addresses for programs (memory/sg_reserve.c), aligned to align, a power of two >=
  * SG_RESERVE_ALIGN; at `want` if that is free and inside the range used for reservations. Returns
  * false if none are left. The addresses are inaccessible until memory is mapped over them.
  */
@@ -177,7 +177,7 @@ void sg_mem_set_sync(uint64_t addr, bool on);
 bool sg_mem_charge(int device, uint64_t size);
 void sg_mem_uncharge(int device, uint64_t size);
 
-/* ---- memory shared with other processes (memory/shared.c) ---- */
+/* ---- memory shared with other processes (memory/sg_shared.c) ---- */
 
 /* A piece of memory that is, or can be, shared with another process. */
 struct sg_share {
@@ -213,7 +213,7 @@ bool sg_share_close_memory(uint64_t addr);
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                          uint32_t access, uint64_t *addr);
 
-/* ---- physical memory, mappable at several addresses (memory/store.c); sizes in whole pages
+/* ---- physical memory, mappable at several addresses (memory/sg_store.c); sizes in whole pages
    ---- */
 
 /* Call before a sandbox forbids it; without it no physical memory is available. */

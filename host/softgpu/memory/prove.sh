@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states, and exec/verify_proof.c with CBMC's own checks of
+# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states, and exec/sg_verify_proof.c with CBMC's own checks of
 # bounds, pointers and overflows (statements verify_*; verify_rule_R: of the rule SG_R_R). SOURCE: host/softgpu. CaDiCaL
 # decides each in seconds, where Z3 takes minutes or hours. Prints a line for each, as check.py reads them.
 set -u
@@ -20,12 +20,12 @@ for what; do
     function=$name
     case $what in
     verify_rule_*)
-        file=exec/verify_proof.c
+        file=exec/sg_verify_proof.c
         function=prove_verify_rule
         checks="$verify -DRULE=SG_R_${what#verify_rule_}"
         ;;
     verify_*)
-        file=exec/verify_proof.c
+        file=exec/sg_verify_proof.c
         checks=$verify
         ;;
     *)

@@ -55,7 +55,7 @@ struct sg_share_ops {
 /* Exported: replaces the transport. Must precede the first call that shares anything. */
 void sg_set_share(const struct sg_share_ops *ops, void *arg);
 
-/* Exported: reports that a holder of shared events has exited (runtime/ipc_event.c). Any thread. */
+/* Exported: reports that a holder of shared events has exited (runtime/sg_ipc_event.c). Any thread. */
 void sg_share_holder_gone(void);
 
 /* ---- for the files of this folder ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of all memory that kernels and copies may access (memory/table.c), for memory/memory.c.
+ * The table of all memory that kernels and copies may access (memory/sg_table.c), for memory/sg_memory.c.
  * It changes under sg_mem_lock only; all functions here are called with it held.
  */
 #ifndef SG_MEM_INT_H

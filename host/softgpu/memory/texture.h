@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The texture or surface behind a handle, as a kernel uses it: the interface between the driver
- * half, which creates these objects (module/texture_object.c, api/code/texture_reference.c), and
- * the interpreter, which fetches through them (exec/fetch.c, exec/ops/texture.c). Does not need
+ * half, which creates these objects (module/sg_texture_object.c, api/code/sgd_texture_reference.c), and
+ * the interpreter, which fetches through them (exec/sg_fetch.c, exec/ops/sg_op_texture.c). Does not need
  * cuda.h.
  */
 #ifndef SG_TEX_H

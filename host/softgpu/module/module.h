@@ -7,7 +7,7 @@
 #include "ptx/ptx.h"
 #include "runtime/runtime.h"
 
-/* ---- modules, functions (module/module.c), libraries (module/library.c) ---- */
+/* ---- modules, functions (module/sg_module.c), libraries (module/sg_library.c) ---- */
 
 /* Kernel attributes that a program may set. */
 struct sg_func_settings {
@@ -31,7 +31,7 @@ struct sg_func {
     struct sg_kernel_info info;
     struct sg_func_settings set;
     _Atomic bool prepared;
-    SG_OWNED struct cua_old_launch *old; /* api/code/legacy_launch.c; NULL until first used */
+    SG_OWNED struct cua_old_launch *old; /* api/code/sgd_legacy_launch.c; NULL until first used */
     SG_LISTED struct sg_func *next;      /* mod->funcs */
 };
 
@@ -141,7 +141,7 @@ void sg_func_adopt_settings(struct sg_func *f);
 /* Maximum dynamic shared memory of a launch, bytes. */
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
 
-/* ---- texture and surface objects (module/texture_object.c), references (module/texture_reference.c) ---- */
+/* ---- texture and surface objects (module/sg_texture_object.c), references (module/sg_texture_reference.c) ---- */
 
 struct sg_texobj {
     struct sg_obj obj;             /* SG_T_TEXOBJ or SG_T_SURFOBJ */
@@ -151,7 +151,7 @@ struct sg_texobj {
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
     _Atomic bool dying; /* destroyed; queued launches may still look it up */
-    /* list memory for destroyed objects (api/code/texture_object.c); freed with the object */
+    /* list memory for destroyed objects (api/code/sgd_texture_object.c); freed with the object */
     _Atomic(void *) retired;
     SG_COUNTED struct sg_array *array;   /* a reference, or NULL */
     SG_COUNTED struct sg_mipmap *mipmap; /* a reference, or NULL */
@@ -205,7 +205,7 @@ CUresult sg_cluster_dimension(unsigned x, unsigned y, unsigned z, unsigned out[3
 unsigned sg_cluster_limit(const struct sg_func *f);
 #define SG_SHARED_UNIT 128 /* allocation granularity of shared memory, bytes */
 
-/* ---- launches (module/launch.c) ---- */
+/* ---- launches (module/sg_launch.c) ---- */
 
 /* Parameters common to all forms of launch. */
 struct sg_launch_request {

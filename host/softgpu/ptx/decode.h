@@ -110,7 +110,7 @@ struct sg_label {
     uint32_t alias; /* the label of an enclosing scope that it refers to, + 1; 0: none */
 };
 
-/* A scope of a body (ptx/scope.c). Indexes of definitions are stored + 1, 0: none, here and
+/* A scope of a body (ptx/sg_ptx_scope.c). Indexes of definitions are stored + 1, 0: none, here and
    below. */
 struct sg_scope {
     uint32_t frame;  /* number of the scope, in order of opening */
@@ -168,7 +168,7 @@ struct sg_pred {
     bool neg;
 };
 
-/* A function that is called instead of being expanded in place (ptx/calls.c). */
+/* A function that is called instead of being expanded in place (ptx/sg_ptx_calls.c). */
 struct sg_proc {
     uint32_t func, label;
     uint32_t frame_bytes; /* bytes for parameters, results, local variables */
@@ -258,7 +258,7 @@ int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...) __attribute__((format(
 int sg_dec_refuse(struct sg_dec *d, const char *why); /* 801, names the opcode */
 int sg_dec_nomem(struct sg_dec *d);
 
-/* ---- building blocks (ptx/emit.c) ---- */
+/* ---- building blocks (ptx/sg_ptx_emit.c) ---- */
 uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp);
 static inline uint32_t sg_temp(struct sg_dec *d, enum sg_type type)
 {
@@ -284,7 +284,7 @@ uint32_t sg_new_label(struct sg_dec *d);
 void sg_place_label(struct sg_dec *d, uint32_t label);
 void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);
 
-/* ---- operands (ptx/operands.c) ---- */
+/* ---- operands (ptx/sg_ptx_operands.c) ---- */
 int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o);
 int sg_class_of(enum sg_type t);
 /* Operand code of a source of this type (checks the class); the same for a destination. */
@@ -295,7 +295,7 @@ uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 /* The two halves of operand i, a 128-bit register or {low, high}. */
 int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
-/* ---- names (ptx/scope.c) ---- */
+/* ---- names (ptx/sg_ptx_scope.c) ---- */
 int sg_scope_open(struct sg_dec *d); /* the caller checks for room */
 void sg_scope_close(struct sg_dec *d);
 /* Ends the innermost scope, a function's, and its labels from d->named[first] on; the scope
@@ -326,7 +326,7 @@ bool sg_mod(struct sg_dec *d, const char *name);
 int sg_opcode_parse(struct sg_opcode *oc, const char *text);
 
 /* Checks that PTX defines the parsed instruction, with these operands, for the module's .target:
-   0 or 218. (ptx/forms.c) */
+   0 or 218. (ptx/sg_ptx_forms.c) */
 int sg_check_form(struct sg_dec *d);
 /* The part of sg_check_form() that does not depend on operands: .target and .version. */
 int sg_check_gates(struct sg_dec *d);
@@ -354,16 +354,16 @@ struct sg_call {
     struct sg_opnd *rets, *args;
     uint32_t nrets, nargs;
 };
-/* A function of the device runtime library (ptx/select/cdp.c). Returns false if it is unknown. */
+/* A function of the device runtime library (ptx/select/sg_select_cdp.c). Returns false if it is unknown. */
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
 bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
 /* An argument as a register, wherever it is stored; the destination of a result
-   (ptx/select/control.c). */
+   (ptx/select/sg_select_control.c). */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
 /* Loads or stores a scalar in local memory at an offset in the frame; returns the instruction. */
 uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset);
-/* ---- functions that are called, not expanded (ptx/calls.c) ---- */
+/* ---- functions that are called, not expanded (ptx/sg_ptx_calls.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
 /* True if a parameter or result is a register, which only expanded functions support. */
 bool sg_call_by_register(const struct sg_func *f);
@@ -376,9 +376,9 @@ int sg_call_bodies(struct sg_dec *d); /* emitted after the kernel's own code */
 uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
 int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
-/* canonicalises NaNs whose bits are inspected (ptx/canonical.c) */
+/* canonicalises NaNs whose bits are inspected (ptx/sg_ptx_canonical.c) */
 int sg_dec_canonical(struct sg_dec *d);
-int sg_dec_hoist(struct sg_dec *d); /* hoists block-invariant instructions (ptx/hoist/hoist.c) */
+int sg_dec_hoist(struct sg_dec *d); /* hoists block-invariant instructions (ptx/hoist/sg_ptx_hoist.c) */
 /*
  * Sets the floating-point mode of the instructions emitted between begin and end: rounding "rn"
  * "rz" "rm" "rp" or NULL, flushing of denormals. Emits nothing if the mode is the kernel's.

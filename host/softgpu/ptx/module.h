@@ -195,7 +195,7 @@ struct sg_module {
     uint32_t max_registers; /* limit for every kernel; 0: none */
     struct sg_symtab symtab;
     struct sg_var *vars;                        /* globals and constants */
-    struct sg_const_space *_Atomic const_space; /* owned; kernel.c; NULL: not made */
+    struct sg_const_space *_Atomic const_space; /* owned; sg_ptx_kernel.c; NULL: not made */
     uint32_t nvars, cap_vars;
     struct sg_opaque *opaques;
     uint32_t nopaques, cap_opaques;
@@ -210,13 +210,13 @@ struct sg_module {
     uint32_t ndata_relocs, cap_data_relocs;
 };
 
-/* Marks the functions whose address is taken by an initialiser or a mov (ptx/initialisers.c). */
+/* Marks the functions whose address is taken by an initialiser or a mov (ptx/sg_ptx_initialisers.c). */
 void sg_module_find_taken(struct sg_module *m);
 
-/* Writes the initial values of a cubin's variables (ptx/cubin.c). */
+/* Writes the initial values of a cubin's variables (ptx/sg_ptx_cubin.c). */
 void sg_sass_init_globals(struct sg_module *m);
 
-/* ---- declarations, shared by module and bodies (ptx/declarations.c) ---- */
+/* ---- declarations, shared by module and bodies (ptx/sg_ptx_declarations.c) ---- */
 
 /* True if CUDA itself provides this device function. */
 bool sg_is_builtin(const char *name);
@@ -233,7 +233,7 @@ struct sg_decl {
 /* Parses qualifiers and type, up to the first name; then a name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
-/* Read .version and .target into m, from the directive on (ptx/header.c). 0, 218, or 222 for a
+/* Read .version and .target into m, from the directive on (ptx/sg_ptx_header.c). 0, 218, or 222 for a
    version that is too new. */
 int sg_parse_version(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
 int sg_parse_target(struct sg_lex *l, struct sg_module *m, struct sg_diag *diag);
@@ -252,7 +252,7 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 void sg_func_clear(struct sg_func *f);
 
 extern const struct sg_kernel_ops sg_kernel_ops;
-/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` or `column` set (ptx/body.c). */
+/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` or `column` set (ptx/sg_ptx_body.c). */
 int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag);
 void sg_code_free(struct sg_code *c);
 /* The address or handle to store, without the addend; 0: not known yet. */

@@ -109,7 +109,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag);
  * as long as the kernel. Thread-safe.
  */
 const struct sg_code *sg_kernel_code(struct sg_kernel *k, const uint32_t block[3]);
-/* True if text starts with the name of a PTX instruction (ptx/opcodes.c). */
+/* True if text starts with the name of a PTX instruction (ptx/sg_ptx_opcodes.c). */
 bool sg_is_opcode(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Events shared by several processes (CU_EVENT_INTERPROCESS): see runtime/ipc_event.c. */
+/* Events shared by several processes (CU_EVENT_INTERPROCESS): see runtime/sg_ipc_event.c. */
 #ifndef SG_IPC_EVENT_H
 #define SG_IPC_EVENT_H
 

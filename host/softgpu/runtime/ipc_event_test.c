@@ -23,7 +23,7 @@
 #define THIRD 9u
 #define EVIL 11u
 
-/* As runtime/ipc_event.c has it. */
+/* As runtime/sg_ipc_event.c has it. */
 struct other_page {
     struct sg_share_head head;
     _Atomic uint64_t next, latest;

@@ -6,7 +6,7 @@
 #include "exec/exec.h"
 #include "memory/memory.h"
 
-/* ---- contexts (runtime/context.c) ---- */
+/* ---- contexts (runtime/sg_context.c) ---- */
 
 #define SG_NLIMITS 16
 
@@ -149,7 +149,7 @@ const char *sg_last_error_detail(void);
 
 struct sg_stream;
 struct sg_op;
-struct sg_front; /* captured nodes that a stream or an event refers to: graph/capture.c */
+struct sg_front; /* captured nodes that a stream or an event refers to: graph/sg_graph_capture.c */
 
 /*
  * Stream capture and graphs used by kernels are implemented on a higher floor, which passes these
@@ -177,13 +177,13 @@ struct sg_genv;
    concurrently. */
 extern _Thread_local struct sg_genv *sg_genv_now;
 
-/* Graph memory that no launch has allocated; operations must not access it (runtime/context.c). */
+/* Graph memory that no launch has allocated; operations must not access it (runtime/sg_context.c). */
 extern _Atomic unsigned sg_graph_memory_live; /* graph allocations; 0: none can be dormant */
 bool sg_graph_memory_dormant(uint64_t addr);  /* takes no lock of this library */
 /* Fails the context because an operation accesses dormant graph memory. */
 CUresult sg_graph_memory_fault(struct sg_stream *s, const char *what);
 
-/* ---- streams (runtime/stream.c) ---- */
+/* ---- streams (runtime/sg_stream.c) ---- */
 
 struct sg_op;
 
@@ -245,7 +245,7 @@ struct sg_stream {
     SG_OWNED struct sg_op *head, *tail;
     bool thread;
     _Atomic bool dying;
-    SG_OWNED struct sg_watch *watches; /* functions to be called: watch.c */
+    SG_OWNED struct sg_watch *watches; /* functions to be called: sg_watch.c */
     bool ended; /* set under `lock` when the thread has seen the end and takes no more work */
 };
 

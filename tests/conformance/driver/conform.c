@@ -202,7 +202,7 @@ static bool run_one(uint32_t index, int control)
     } else if (usable && !failures && !skipped) {
         cuDevicePrimaryCtxReset(0); /* in case the case created it */
     }
-    /* Three times: an audited worker then checks for leaks (host/backend/worker/main/audit.c). */
+    /* Three times: an audited worker then checks for leaks (host/backend/worker/main/wrk_audit.c). */
     for (unsigned i = 0; i < 3; i++)
         cuDeviceGraphMemTrim(0);
     /* Cases with two devices end with a failed context. */

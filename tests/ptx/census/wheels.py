@@ -10,7 +10,7 @@
 
 A fat binary is what nvcc makes of one source file. The software GPU executes PTX: of a fat binary it takes the PTX for its
 own capability or lower and, where a GPU would run machine code of the same fat binary, PTX for any (docs/software-gpu.md).
-The fields are those that host/softgpu/image/fatbin.c describes. Exit status 1: a wheel could not be read.
+The fields are those that host/softgpu/image/sg_fatbin.c describes. Exit status 1: a wheel could not be read.
 """
 import argparse
 import collections

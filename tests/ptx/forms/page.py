@@ -23,7 +23,7 @@ any more. *.target*: the lowest `sm_NN`, where it is not any.
 | word | stands for |
 |---|---|
 """
-ELSEWHERE = {"call"}  # selected in host/softgpu/ptx/body.c
+ELSEWHERE = {"call"}  # selected in host/softgpu/ptx/sg_ptx_body.c
 TITLES = {"moves, synchronisation, textures, video": "moves, synchronisation, textures, video instructions"}
 
 
@@ -79,7 +79,7 @@ def families(folder):
 
 def page(folder):
     rows, groups = table(folder)
-    with open(os.path.join(folder, "ptx", "opcodes.c"), encoding="utf-8") as f:
+    with open(os.path.join(folder, "ptx", "sg_ptx_opcodes.c"), encoding="utf-8") as f:
         names = set(re.findall(r'^    "(\w+)",', f.read(), re.M))
     have, listed = families(folder) | ELSEWHERE, {r[1] for r in rows}
     out = HEAD

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer target: what cuModuleLoadData may be handed (image/image.c, image/fatbin.c, image/elf.c).
+ * libFuzzer target: what cuModuleLoadData may be handed (image/sg_image.c, image/sg_fatbin.c, image/sg_elf.c).
  *
  * Input: one byte that chooses the device's compute capability, then the image. The image is copied
  * to a block of exactly its size, so that AddressSanitizer sees each byte read beyond its end.

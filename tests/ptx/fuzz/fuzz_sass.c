@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer target: cubins (ptx/cubin.c). Input: an ELF file, in a block of exactly its size. What it
+ * libFuzzer target: cubins (ptx/sg_ptx_cubin.c). Input: an ELF file, in a block of exactly its size. What it
  * says of kernels and variables is read, and the variables get addresses and initial values.
  */
 #include "device.h"

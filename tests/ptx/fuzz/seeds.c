@@ -2,7 +2,7 @@
 /*
  * seeds DIR TEXT: writes the seeds of fuzz_image, which are binary and therefore not in the tree:
  * the PTX of the file TEXT bare and in fat binaries (stored, LZ4, zstd; one target and several), and
- * a cubin without content. The layouts are those of image/fatbin.c and of the System V gABI.
+ * a cubin without content. The layouts are those of image/sg_fatbin.c and of the System V gABI.
  */
 #include <elf.h>
 #include <lz4.h>

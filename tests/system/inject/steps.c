@@ -33,7 +33,7 @@
 
 /*
  * Growth with each failure is a leak. Exceptions: a table that grows once, and objects freed from
- * time to time: a worker frees events that are behind work (core/flow.c) when there are 64.
+ * time to time: a worker frees events that are behind work (core/wrk_flow.c) when there are 64.
  */
 #define ROUNDS 80
 

@@ -314,6 +314,6 @@ const struct step steps_work[] = {
     {"graph", graph},
     {"capture", capture},
     {"user_object", user_object},
-    {"context", context, .keeps = true}, /* the record of a context (core/context.c) */
+    {"context", context, .keeps = true}, /* the record of a context (core/wrk_context.c) */
     {"memory_operations", memory_operations},
     {NULL, NULL}};

@@ -15,7 +15,7 @@
 #define HANDLE UINT64_C(0x0100000000000000)
 
 /*
- * Defined in run.c, which has a worker: layouts of parameters are not part of the comparison of
+ * Defined in replay_run.c, which has a worker: layouts of parameters are not part of the comparison of
  * replies.
  */
 const struct replay_layout *replay_layout_find(const struct replay_run *r, uint64_t handle)

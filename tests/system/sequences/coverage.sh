@@ -56,7 +56,7 @@ pid=
 echo '| lines of | reached | of | share |'
 echo '|---|---|---|---|'
 for part in host/softgpu/graph host/softgpu/api/graph host/softgpu/api/stream host/softgpu/runtime host/backend/worker/graph \
-    host/backend/worker/core/flow.c; do
+    host/backend/worker/core/wrk_flow.c; do
     case $part in
     host/softgpu/*) object=$dir/host/softgpu/libcuda-soft.so.1 ;;
     *) object=$dir/host/backend/vgpu-worker ;;

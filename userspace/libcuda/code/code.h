@@ -105,12 +105,12 @@ void vcu_image_done(struct vcu_image *image);
    caller's to free. FILE_NOT_FOUND, INVALID_IMAGE, OPERATING_SYSTEM, OUT_OF_MEMORY. */
 CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size);
 
-/* texture_reference.c: drops a module's references, and when a context ends also those that belong
+/* vcu_texture_reference.c: drops a module's references, and when a context ends also those that belong
  * to no module. */
 void vcu_texrefs_free(struct vcu_texref *first);
 void vcu_texrefs_forget(uint64_t context);
 
-/* array_extent.c: bytes of an element and of a row, rows, and slices or layers. */
+/* vcu_array_extent.c: bytes of an element and of a row, rows, and slices or layers. */
 struct vcu_array_extent {
     uint32_t element;
     uint64_t row, height, depth;
@@ -144,7 +144,7 @@ void vcu_func_let_go(struct vcu_func **f);
 
 #include "launch.h"
 
-/* ---- texture.c ---- */
+/* ---- vcu_texture.c ---- */
 
 /* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d);
@@ -166,7 +166,7 @@ struct vcu_texture_object {
 /* A copy of the record of an object, with a current context. */
 CUresult vcu_texture_look(uint64_t number, bool surface, struct vcu_texture_object *out);
 
-/* ---- tensor_map.c ---- */
+/* ---- vcu_tensor_map.c ---- */
 
 /* What all forms of an encoder take; form: enum vgp_tensor_map. */
 struct vcu_tensor_map {
@@ -179,7 +179,7 @@ struct vcu_tensor_map {
 };
 CUresult vcu_tensor_map_encode(CUtensorMap *out, const struct vcu_tensor_map *m);
 
-/* ---- texture_reference.c ---- */
+/* ---- vcu_texture_reference.c ---- */
 
 /* A texture or surface reference. */
 struct vcu_texref {
@@ -206,7 +206,7 @@ bool vcu_texture_unaligned(CUdeviceptr address);
 /* The texture or surface reference of that name in a module; the worker is asked once. out: only checked. */
 CUresult vcu_module_ref(void *out, CUmodule module, const char *name, bool surface, uint64_t *handle);
 
-/* ---- launch.c, legacy_launch.c, occupancy.c ---- */
+/* ---- vcu_launch.c, vcu_legacy_launch.c, vcu_occupancy.c ---- */
 
 /* what: 0 active clusters, 1 size of a cluster. */
 CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func, const CUlaunchConfig *config,
@@ -217,14 +217,14 @@ CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream
 CUresult vcu_occupancy_ask(int *blocks, CUfunction func, int threads, size_t shared, unsigned flags);
 CUresult vcu_occupancy_shared(size_t *shared, CUfunction func, int blocks, int threads);
 
-/* ---- limit.c: answers that the context keeps until it changes ---- */
+/* ---- vcu_limit.c: answers that the context keeps until it changes ---- */
 
 CUresult vcu_limit_get(size_t *value, CUlimit limit);
 CUresult vcu_limit_set(CUlimit limit, size_t value);
 /* Either may be NULL. */
 CUresult vcu_priority_range(int *least, int *greatest);
 
-/* ---- lookup.c ---- */
+/* ---- vcu_lookup.c ---- */
 
 /* Checks that the worker takes a name of this length; a longer name is not found. */
 CUresult vcu_name_sent(const char *call, const char *name);

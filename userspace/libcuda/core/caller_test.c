@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which caller sees which capability (caller.c). Needs test/libcublas.so.0 beside the program. */
+/* Which caller sees which capability (vcu_caller.c). Needs test/libcublas.so.0 beside the program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -32,7 +32,7 @@
 /* Room for the attributes of later cuda.h versions; 13.5 has 161. */
 #define VCU_MAX_ATTRIBUTES 192
 
-/* ---- client.c: the process's connection ----------------------------------------------------- */
+/* ---- vcu_client.c: the process's connection ----------------------------------------------------- */
 
 enum vcu_state {
     VCU_NEW = 0,    /* cuInit has not succeeded */
@@ -49,7 +49,7 @@ struct vcu_device {
     int attributes[VCU_MAX_ATTRIBUTES]; /* 0 if unknown to the host driver */
     char pci_bus_id[16];                /* "0000:01:00.0" */
     uint64_t primary;                   /* handle of the primary context; never changes */
-    _Atomic int library_cc;             /* caller.c: 10 * major + minor, 0 none, -1 not queried */
+    _Atomic int library_cc;             /* vcu_caller.c: 10 * major + minor, 0 none, -1 not queried */
 };
 
 struct vcu_client {
@@ -125,11 +125,11 @@ struct vcu_lent {
 #define VCU_STACK_INLINE 8 /* context stack entries without a heap block */
 
 struct vcu_thread {
-    bool unparking;    /* sends frees that were parked: parked.c */
+    bool unparking;    /* sends frees that were parked: vcu_parked.c */
     uint32_t number;   /* dense, from 0; identifies the per-thread default stream on the wire */
     bool registered;   /* has a number, and is freed with the thread */
     bool in_callback;  /* runs a host function: CUDA calls are not permitted */
-    bool settling;     /* performs an owed wait (wait.c) */
+    bool settling;     /* performs an owed wait (vcu_wait.c) */
     uint32_t depth;    /* context stack */
     uint32_t capacity; /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
@@ -222,7 +222,7 @@ static inline unsigned vcu_graph_number(const void *handle)
     return VGP_HANDLE_INDEX(h) | VGP_HANDLE_GEN(h) << 20;
 }
 
-/* ---- handle.c ------------------------------------------------------------------------------- */
+/* ---- vcu_handle.c ------------------------------------------------------------------------------- */
 
 /* Local data of a live handle; NULL when it is stale, of another type, or has none. The data stays
    valid until the owner frees it after vgp_handle_drop (a race with a destroy is the caller's). */
@@ -235,7 +235,7 @@ void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void
 /* Number of live handles of a type. */
 uint32_t vcu_handle_count(enum vgp_handle_type type);
 
-/* ---- trace.c -------------------------------------------------------------------------------- */
+/* ---- lnk_trace.c -------------------------------------------------------------------------------- */
 
 /* One line for a finished entry point: name(arguments) = RESULT time thread. */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
@@ -244,7 +244,7 @@ void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fm
 #define VCU_REFUSE(r, name, ...) \
     (vcu_logs_reason(name, __VA_ARGS__), lnk_trace_on ? (lnk_why(name, __VA_ARGS__), (r)) : (r))
 
-/* ---- logs.c: the error log of cuLogs* --------------------------------------------------- */
+/* ---- vcu_logs.c: the error log of cuLogs* --------------------------------------------------- */
 
 /* Records why the running call of this thread is about to fail; `call` is a constant, the entry
  * point's name or a prefix of it. */
@@ -255,12 +255,12 @@ void vcu_logs_failure(const char *call, CUresult r);
 void vcu_logs_init(void);
 void vcu_logs_forked(void);
 
-/* ---- error.c -------------------------------------------------------------------------------- */
+/* ---- vcu_error.c -------------------------------------------------------------------------------- */
 
 /* Formatting of driver API results for the trace. */
 extern const struct lnk_trace_results lnk_trace_results;
 
-/* ---- context.c ------------------------------------------------------------------------------ */
+/* ---- vcu_context.c ------------------------------------------------------------------------------ */
 
 /* Local record of a context; reached through its handle. */
 struct vcu_context {
@@ -282,8 +282,8 @@ struct vcu_context {
     _Atomic int sticky;            /* 0, or the error that makes the context unusable */
     unsigned cache_config;         /* CUfunc_cache, kept locally */
     unsigned shared_config;        /* CUsharedconfig, kept locally */
-    struct vcu_cls *storage;       /* entry/export_table.c: context-local storage, under its own lock */
-    struct cua_coredump *coredump; /* coredump.c: NULL: the initial settings */
+    struct vcu_cls *storage;       /* entry/vcu_export_table.c: context-local storage, under its own lock */
+    struct cua_coredump *coredump; /* vcu_coredump.c: NULL: the initial settings */
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current context. */
 struct vcu_context *vcu_context_find(CUcontext ctx);
@@ -342,7 +342,7 @@ CUresult vcu_context_wait(void);
 CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
                               unsigned int *sms);
 
-/* ---- green.c -------------------------------------------------------------------------------- */
+/* ---- vcu_green.c -------------------------------------------------------------------------------- */
 
 /* Drops the stream handles of the context and of its green contexts. */
 void vcu_green_forget(const struct vcu_context *c);
@@ -359,13 +359,13 @@ CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent);
 CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green, CUdevResource *out,
                           CUdevResourceType type);
 
-/* ---- coredump.c: a context's settings begin and end with it ---- */
+/* ---- vcu_coredump.c: a context's settings begin and end with it ---- */
 void vcu_coredump_begin(struct vcu_context *c);
 void vcu_coredump_forget(struct vcu_context *c);
 /* Returns r, the result of setting one; says why where it is refused. */
 CUresult vcu_coredump_told(const char *call, CUresult r);
 
-/* ---- capture_state.c: which streams capture ------------------------------------------------- */
+/* ---- vcu_capture_state.c: which streams capture ------------------------------------------------- */
 
 /* Number of captures in progress in this process. While it is not 0, asynchronous calls also wait
  * for a reply, because the call itself must return its error, except for calls that
@@ -426,7 +426,7 @@ CUstreamCaptureMode vcu_capture_exchange_mode(CUstreamCaptureMode mode);
 /* Notes that the stream, or all streams of a context, are being destroyed. */
 void vcu_capture_forget_stream(CUstream stream);
 void vcu_capture_forget_context(uint64_t context);
-/* ---- submit.c ------------------------------------------------------------------------------- */
+/* ---- vcu_submit.c ------------------------------------------------------------------------------- */
 
 /* Counts `weight` launches (a graph: its nodes) that are about to be issued; may wait for room. */
 void vcu_stream_weigh(uint64_t stream, uint32_t weight);
@@ -441,13 +441,13 @@ bool vcu_submit_ready(struct vgp_submit *s);
  * bytes, not 0. */
 uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height, uint32_t element);
 
-/* ---- device.c -----------------------------------------------------------------------------
+/* ---- vcu_device.c -----------------------------------------------------------------------------
  */
 
 /* Clears the attributes of unsupported features, so that programs do not use them. */
 void vcu_device_limit_attributes(struct vcu_device *d);
 
-/* ---- caller.c ------------------------------------------------------------------------------- */
+/* ---- vcu_caller.c ------------------------------------------------------------------------------- */
 
 /* CUDA_MODULE_LOADING, the documented switch of the driver: EAGER; LAZY is the default since 12.2. */
 bool vcu_loads_eagerly(void);
@@ -458,7 +458,7 @@ void vcu_caller_cc(struct vcu_device *d, int *major, int *minor);
 /* True for the path of a library that gets the library capability; exposed to the test. */
 bool vcu_caller_is_library(const char *file);
 
-/* ---- range.c: address ranges ---------------------------------------------------------------- */
+/* ---- vcu_range.c: address ranges ---------------------------------------------------------------- */
 
 /* A known range of addresses. */
 struct vcu_range {

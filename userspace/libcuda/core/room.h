@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Limit of pending work beyond which a further call would block in the provider, and with it the
- * worker's dispatcher (room.c). A place identifies a stream; numbers are upper bounds, in launches.
+ * worker's dispatcher (vcu_room.c). A place identifies a stream; numbers are upper bounds, in launches.
  */
 #ifndef VCU_ROOM_H
 #define VCU_ROOM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How core calls into the folders above it. A unit is a part of a higher folder that must act on an
- * event of core: a context ends, work is about to be sent, the worker notifies. entry/library.c
+ * event of core: a context ends, work is about to be sent, the worker notifies. entry/vcu_library.c
  * lists the units; core calls them in that order and names none.
  */
 #ifndef VCU_UNITS_H

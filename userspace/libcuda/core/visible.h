@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Selection and order of the host's devices for the application (visible.c). */
+/* Selection and order of the host's devices for the application (vcu_visible.c). */
 #ifndef VCU_VISIBLE_H
 #define VCU_VISIBLE_H
 

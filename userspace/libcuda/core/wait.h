@@ -31,7 +31,7 @@
  * program may measure the time of larger ones, of which the wait is a small part. */
 #define VCU_OWE_MAX (256u << 10)
 
-/* ---- called by submit.c --------------------------------------------------------------------- */
+/* ---- called by vcu_submit.c --------------------------------------------------------------------- */
 
 /* True while a wait is owed. */
 extern _Atomic bool vcu_wait_owed;
@@ -73,7 +73,7 @@ struct vcu_wait_latest {
 };
 struct vcu_wait_latest vcu_wait_latest(CUstream stream);
 
-/* ---- query.c: queries of events and streams ---- */
+/* ---- vcu_query.c: queries of events and streams ---- */
 
 /*
  * The result of a successful query stays valid until work is put into the stream, or the event is
@@ -87,7 +87,7 @@ struct vcu_wait_latest vcu_wait_latest(CUstream stream);
 CUresult vcu_event_query(CUevent event);
 /* cuStreamQuery of a stream that is not known to be idle. */
 CUresult vcu_stream_query_sent(CUstream stream);
-/* submit.c: a record is sent. vcu_query_noted() reads `args` before publication and returns the
+/* vcu_submit.c: a record is sent. vcu_query_noted() reads `args` before publication and returns the
  * value that vcu_query_sent() needs after it. */
 uint64_t vcu_query_noted(uint16_t call, const void *args);
 void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent);
@@ -109,7 +109,7 @@ extern _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
 /* Reads VGPU_OWE_WAITS; once, when the library is loaded. */
 void vcu_wait_init(void);
 
-/* ---- parked.c: frees that need no record ---- */
+/* ---- vcu_parked.c: frees that need no record ---- */
 
 /*
  * Pool memory that the program has freed in a stream, of which the worker has not been notified. An

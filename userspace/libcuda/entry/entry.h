@@ -8,7 +8,7 @@
 
 #include "../core/core.h"
 
-/* ---- export_table.c --------------------------------------------------------------------- */
+/* ---- vcu_export_table.c --------------------------------------------------------------------- */
 
 /* The slot tables returned by cuGetExportTable, exposed to the test. */
 const void *vcu_export_table_find(const CUuuid *id);
@@ -17,7 +17,7 @@ extern const struct vcu_unit_ops vcu_cls_unit;
 extern const void *const vcu_cudart_interface_table[];
 extern const void *const vcu_integrity_table[];
 
-/* ---- integrity.c ------------------------------------------------------------------------ */
+/* ---- vcu_integrity.c ------------------------------------------------------------------------ */
 
 /* Slot 1 of the table d4082055. Returns a CUresult. */
 int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Graphs in the guest. The worker, which alone knows the live ones, mints the handles of graphs and
- * nodes, except for graphs that the program builds call by call (build.c); the guest mints those
+ * nodes, except for graphs that the program builds call by call (vcu_build.c); the guest mints those
  * and the handles of executable graphs.
  */
 #ifndef VCU_GRAPH_H
@@ -25,18 +25,18 @@ CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 /* op: 0 get, 1 set, 2 copy all of `source`. */
 CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t id,
                               const void *value, void *result);
-/* semaphore_node.c */
+/* vcu_semaphore_node.c */
 CUresult vcu_extsem_signal_node(const char *call, const struct vgp_where *w,
                                 const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_extsem_wait_node(const char *call, const struct vgp_where *w,
                               const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p, uint64_t *node);
-/* memory_node.c */
+/* vcu_memory_node.c */
 CUresult vcu_alloc_node(const struct vgp_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *node);
 CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node);
 /* True if its launches need a reply, because they may be refused. */
 bool vcu_graph_has_memory(CUgraph graph);
-/* node.c: true if the provider is sure to accept a node of that context that fills, reads or writes
+/* vcu_node.c: true if the provider is sure to accept a node of that context that fills, reads or writes
  * these bytes. Not sure: memory excluded by vcu_memory_is_private(), and memory of another device
  * than the context's. */
 #define VCU_PITCH_SURE ((uint64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
@@ -44,12 +44,12 @@ bool vcu_node_context_sure(CUcontext ctx);
 /* The context of a copy or memset node; NULL stands for the current one where a node is added (driver 580). */
 CUcontext vcu_node_context(const struct vgp_where *w, CUcontext ctx);
 bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n);
-/* copy_node.c */
+/* vcu_copy_node.c */
 CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
                        uint64_t *node);
 
 /*
- * build.c. For a graph that the program creates and builds call by call, the guest tracks the nodes
+ * vcu_build.c. For a graph that the program creates and builds call by call, the guest tracks the nodes
  * and their dependencies. It mints the handles of the graph and its nodes, and calls that can fail
  * only for lack of memory on the host need no reply. If such a call does fail, the worker names
  * call and error on the trace, and every later call about the graph fails with that error,
@@ -111,7 +111,7 @@ void vcu_node_forget_graph(CUgraph graph);
 /* A context takes its executable graphs with it; copies of pageable memory are captured. */
 extern const struct vcu_unit_ops vcu_graph_unit, vcu_copy_node_unit;
 
-/* ---- graph.c ---- */
+/* ---- vcu_graph.c ---- */
 
 CUresult vcu_graph_check_launch(CUgraphExec exec, CUstream stream);
 /*
@@ -125,7 +125,7 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
 CUresult vcu_node_neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges,
                              size_t *n);
 
-/* ---- node.c ---- */
+/* ---- vcu_node.c ---- */
 
 /* Adds or removes edges. Split into calls of maximum size; an error leaves the edges before it, as the driver does. */
 CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
@@ -133,7 +133,7 @@ CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNo
 /* set: *value is stored, else read: 0 or 1. */
 CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t *value);
 
-/* ---- user_object.c ---- */
+/* ---- vcu_user_object.c ---- */
 
 /* count: of references, 1 to INT32_MAX. */
 CUresult vcu_user_object_check(CUuserObject object, unsigned count);

@@ -66,7 +66,7 @@ static inline uint64_t vcu_copy_row_at(const struct vcu_copy_end *e, uint64_t z,
 void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
                    uint64_t width, uint64_t rows, bool to_host);
 /*
- * copy_staged.c: copies between the memory of the program and the device through pieces of the
+ * vcu_copy_staged.c: copies between the memory of the program and the device through pieces of the
  * staging area. An upload that is not asynchronous, and every download, is complete on return.
  */
 CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vgp_observed observed);
@@ -87,7 +87,7 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 /* Pure part, for the test: merges rows and planes that follow each other without a gap. */
 void vcu_copy_simplify(struct vcu_copy *c);
 
-/* ---- memcpy.c ---- */
+/* ---- vcu_memcpy.c ---- */
 
 /*
  * Fills n elements of `element` bytes (1, 2 or 4), or `height` rows of `width` elements, `pitch` bytes apart. A per-thread
@@ -109,7 +109,7 @@ CUresult vcu_copy_row(const char *call, enum vcu_row dst_kind, uint64_t dst, siz
                       enum vcu_row src_kind, uint64_t src, size_t src_x, size_t n, CUstream stream,
                       bool async);
 
-/* ---- copy_batch.c ---- */
+/* ---- vcu_copy_batch.c ---- */
 
 /* Brings a copy between two contexts into *plain; the contexts are checked. */
 CUresult vcu_peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3D *plain);

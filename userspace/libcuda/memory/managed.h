@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* __managed__ variables: the guest's side. managed.c describes the guarantees. */
+/* __managed__ variables: the guest's side. vcu_managed.c describes the guarantees. */
 #ifndef VCU_MANAGED_H
 #define VCU_MANAGED_H
 

@@ -38,7 +38,7 @@ struct vcu_memory {
     bool exported;                   /* device: other processes may open it; host: a dma-buf has its pages */
     bool imported;                   /* device: memory of a dma-buf */
     struct lnk_shared_memory shared; /* host, managed; of a slab: the whole slab */
-    struct vcu_slab *slab;           /* host: the slab that contains it (slab.c), NULL = none */
+    struct vcu_slab *slab;           /* host: the slab that contains it (vcu_slab.c), NULL = none */
     uint64_t slab_offset;            /* offset in the slab, bytes */
 };
 
@@ -105,10 +105,10 @@ CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
 /* Counts one closing; true: it was the last, and the removed table entry is in *place. */
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
 
-/* decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, from the worker's driver. */
+/* vcu_decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, from the worker's driver. */
 CUresult vcu_decompress_capable(int device, uint64_t address, bool *out);
 
-/* multicast.c: waits until all devices were added, if it is a multicast object. */
+/* vcu_multicast.c: waits until all devices were added, if it is a multicast object. */
 void vcu_multicast_await(uint64_t handle);
 /* The handle was released. */
 void vcu_multicast_forget(uint64_t handle);
@@ -116,27 +116,27 @@ void vcu_multicast_forget(uint64_t handle);
 /* A context takes its allocations and slabs with it; the staging area is divided once it exists. */
 extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit, vcu_slab_unit;
 
-/* external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
+/* vcu_external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
 
-/* dmabuf.c: shares `size` bytes of a dma-buf with the worker, for the current device at *ptr; and
+/* vcu_dmabuf.c: shares `size` bytes of a dma-buf with the worker, for the current device at *ptr; and
  * ends the sharing. */
 CUresult vcu_dmabuf_import(void **object, CUdeviceptr *ptr, int fd, size_t size);
 CUresult vcu_dmabuf_release(void *object);
 
-/* vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
+/* vcu_vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out);
 
-/* host_memory.c: chooses a different address for memory that the worker could not map at
+/* vcu_host_memory.c: chooses a different address for memory that the worker could not map at
  * another. */
 void *vcu_far_address(void);
 
-/* host_memory.c: shares new host memory and registers it with the provider. call: the call whose
+/* vcu_host_memory.c: shares new host memory and registers it with the provider. call: the call whose
  * refusal is traced; NULL: not traced. */
 CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
 void vcu_hostmem_end(struct vcu_memory *m);
 
-/* staging.c: one piece of the staging area. */
+/* vcu_staging.c: one piece of the staging area. */
 struct vcu_chunk;
 /* Bytes in one piece. */
 uint64_t vcu_chunk_size(void);
@@ -154,24 +154,24 @@ void vcu_chunk_give_later(struct vcu_chunk *c);
 #include "copy.h"
 #include "managed.h"
 
-/* ---- advice.c ---- */
+/* ---- vcu_advice.c ---- */
 
 /* Checks a batch of n ranges, with or without locations. */
 CUresult vcu_advice_batch(const char *call, CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t *idxs,
                           size_t nlocs, unsigned long long flags, CUstream stream);
 
-/* ---- host_memory.c ---- */
+/* ---- vcu_host_memory.c ---- */
 
 /* Ends memory that is `registered` or allocated; no context need be current. */
 CUresult vcu_host_memory_end(void *p, bool registered, const char *call);
 
-/* ---- multicast.c ---- */
+/* ---- vcu_multicast.c ---- */
 
 /* Checks of calls with an object of the process; the worker checks that it is a multicast object,
  * not memory. */
 CUresult vcu_multicast_check(const char *call, uint64_t handle);
 
-/* ---- pool.c ---- */
+/* ---- vcu_pool.c ---- */
 
 /* The documentation's code for a bad pool is INVALID_VALUE, everywhere. */
 CUresult vcu_pool_check(CUmemoryPool pool);
@@ -183,7 +183,7 @@ CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current);
 /* Tells the worker of a pool whose handle is minted. */
 CUresult vcu_pool_create(uint64_t handle, const CUmemPoolProps *p);
 
-/* ---- pointer.c ---- */
+/* ---- vcu_pointer.c ---- */
 
 /* The known range around a pointer, if the device may touch it. */
 bool vcu_pointer_range(CUdeviceptr ptr, struct vcu_place *p);
@@ -192,13 +192,13 @@ CUdeviceptr vcu_pointer_on_device(const struct vcu_place *p, CUdeviceptr ptr);
 /* Known data about an address. */
 struct cua_pointer vcu_pointer_about(CUdeviceptr ptr);
 
-/* ---- vmm.c ---- */
+/* ---- vcu_vmm.c ---- */
 
 /* Tells the worker of physical memory whose handle is minted. */
 CUresult vcu_allocation_create(uint64_t handle, size_t size, const CUmemAllocationProp *p,
                                unsigned long long flags);
 
-/* ---- external_memory.c ---- */
+/* ---- vcu_external_memory.c ---- */
 
 /* How lib/driver/external_memory.h maps and unmaps. */
 extern const struct cua_memory_ops vcu_memory_ops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slab.c: small pinned allocations. */
+/* vcu_slab.c: small pinned allocations. */
 #ifndef VCU_SLAB_H
 #define VCU_SLAB_H
 

@@ -5,7 +5,7 @@
 
 #include "../core/core.h"
 
-/* ---- host_function.c ------------------------------------------------------------------------- */
+/* ---- vcu_host_function.c ------------------------------------------------------------------------- */
 
 /* A run of a host function, as identified by a HOST_FUNC notification. */
 struct vcu_host_run {
@@ -52,14 +52,14 @@ bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 /* Announces a number of expected runs: a thread listens until they have happened. */
 void vcu_hostfunc_expect(uint32_t runs);
 
-/* ---- stream.c ---- */
+/* ---- vcu_stream.c ---- */
 
 /* cuStreamQuery, which needs no current context. */
 CUresult vcu_stream_query(CUstream stream);
 /* cuStreamSynchronize in a live context. */
 CUresult vcu_stream_wait(CUstream stream);
 
-/* ---- capture.c ---- */
+/* ---- vcu_capture.c ---- */
 
 /* Into a new graph, or (graph) behind these dependencies of an existing one. */
 CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
@@ -71,13 +71,13 @@ CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cu
                           CUgraph *graph_out, const CUgraphNode **dependencies_out,
                           const CUgraphEdgeData **edges_out, size_t *n_out);
 
-/* ---- memory_operation.c ---- */
+/* ---- vcu_memory_operation.c ---- */
 
 /* One wait or write (a CU_STREAM_MEM_OP_*_VALUE_*): with a reply unless the worker cannot refuse it. */
 CUresult vcu_memop_issue(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value,
                          unsigned flags);
 
-/* ---- external_semaphore.c ---- */
+/* ---- vcu_external_semaphore.c ---- */
 
 /* params: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS or _SIGNAL_PARAMS, n of them. */
 CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles,

@@ -171,7 +171,7 @@ void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
  * not possible on this host. */
 bool vgpu_cli_own_mounts(unsigned long propagation);
 
-/* confine.c: restrictions on the guest's access to the host's files */
+/* vm_confine.c: restrictions on the guest's access to the host's files */
 struct vgpu_cli_confine {
     const char *root; /* empty folder: QEMU's mount point for the host's tree without /proc */
     char **option;    /* argument of QEMU that names `root`; set to `fallback` without `root` */
@@ -243,7 +243,7 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 /* Waits for a program and forwards the signals that vgpu receives. Returns its wait status. */
 int vgpu_cli_wait(pid_t pid, int signals);
 
-/* vm.c, options.c, list.c, qemu.c, channel.c */
+/* vm.c, vm_options.c, vm_list.c, vm_qemu.c, vm_channel.c */
 enum vgpu_cli_accel {
     VGPU_ACCEL_AUTO,
     VGPU_ACCEL_KVM,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * jit_test FOLDER, run with libvgpu-jit.so preloaded: results of NVRTC and nvJitLink as programs
- * see them. The libraries in FOLDER are stand-ins (fake_compilers.c). NVRTC version 13 is linked
+ * see them. The libraries in FOLDER are stand-ins (jit_fake_compilers.c). NVRTC version 13 is linked
  * with this program; version 12 and nvJitLink are loaded as Python's frameworks load them.
  */
 #include <dlfcn.h>

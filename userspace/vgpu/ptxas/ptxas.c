@@ -29,7 +29,7 @@
 #define KIND_PTX 1
 #define FLAG_64_BIT 1u
 
-/* A fat binary with a single entry; host/softgpu/image/fatbin.c reads it. */
+/* A fat binary with a single entry; host/softgpu/image/sg_fatbin.c reads it. */
 struct fatbin {
     uint32_t magic;
     uint16_t version, header_size;
@@ -207,7 +207,7 @@ static int save_cubin(const char *path, const char *text, size_t len, unsigned a
 
 int main(int argc, char **argv)
 {
-    const char *input = NULL, *output = "elf.o", *value, *target;
+    const char *input = NULL, *output = "sg_elf.o", *value, *target;
     unsigned arch = 0;
     size_t len;
     char *text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * vgpu replay: reads a recording (protocol/vgp_recording.h), sends its calls to a worker and
- * compares the replies. A recording is untrusted input: file.c checks all of it before the first
+ * compares the replies. A recording is untrusted input: replay_file.c checks all of it before the first
  * call is sent, and again as it is read.
  */
 #ifndef VGPU_REPLAY_H
@@ -21,7 +21,7 @@
 #define REPLAY_SLOTS LNK_MAX_SLOTS
 #define REPLAY_REGIONS 4096 /* maximum number registered at a time */
 
-/* ---- file.c: the file ---- */
+/* ---- replay_file.c: the file ---- */
 
 /* A checked event. Pointers refer to the reader's buffer and are valid until the next event. */
 struct replay_event {
@@ -81,7 +81,7 @@ void replay_file_close(struct replay_file *f);
 /* Returns the number of bytes of a copy's packed side: rows times width; 0 on overflow. */
 uint64_t replay_copy_bytes(const struct vgp_args_vgpCopy *c);
 
-/* ---- map.c: translation of objects and addresses ---- */
+/* ---- replay_map.c: translation of objects and addresses ---- */
 
 struct replay_range {
     uint64_t from, size, to; /* recorded start, size in bytes, start in this replay */
@@ -121,7 +121,7 @@ uint64_t replay_map_handle(const struct replay_map *m, uint64_t from);
  */
 uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t size, unsigned skew);
 
-/* ---- result.c: differences ---- */
+/* ---- replay_result.c: differences ---- */
 
 struct replay_options {
     double tolerance; /* relative tolerance of floats in copied data; 0: bytes must be equal */
@@ -159,7 +159,7 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
                           const uint8_t *recorded, const uint8_t *here, uint64_t size);
 void replay_print(struct replay_run *r);
 
-/* ---- run.c ---- */
+/* ---- replay_run.c ---- */
 
 struct replay_region {
     struct lnk_shared_memory memory;
@@ -241,7 +241,7 @@ static inline unsigned replay_skew(uint64_t address)
  */
 bool replay_patch(struct replay_run *r, uint16_t call, uint8_t *args);
 
-/* ---- host.c: memory written by both sides ---- */
+/* ---- replay_host.c: memory written by both sides ---- */
 
 bool replay_region_new(struct replay_run *r, struct vgp_args_vgpRegionRegister *a);
 void replay_region_end(struct replay_run *r, uint32_t recorded);

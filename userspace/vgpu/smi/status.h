@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Status reports of this host's backends (host/backend/broker/clients/status.c). */
+/* Status reports of this host's backends (host/backend/broker/clients/brk_status.c). */
 #ifndef CLI_STATUS_H
 #define CLI_STATUS_H
 

@@ -2,7 +2,7 @@
 # Part of vgpu_test.sh: what NVML says of a GPU and of processes is shown under its own name, in its unit. No two numbers of the
 # NVML here are the same; the second process is one of which it does not know how much it has.
 mkdir "$work/values"
-cat > "$work/values/nvml.c" <<'END'
+cat > "$work/values/smi_nvml.c" <<'END'
 #include <stdlib.h>
 #include <string.h>
 #include "nvml_abi.h"
@@ -58,7 +58,7 @@ value()
 {
     same "smi, by its NVML: $2" "$1" "$(VGPU_NVML_DIR=$work/values timeout 60 "$vgpu" smi "${@:2}" 2>&1 < /dev/null)"
 }
-if cc -shared -fPIC -I"$here/../libnvidia-ml" -o "$work/values/libnvidia-ml.so.1" "$work/values/nvml.c" 2> /dev/null; then
+if cc -shared -fPIC -I"$here/../libnvidia-ml" -o "$work/values/libnvidia-ml.so.1" "$work/values/smi_nvml.c" 2> /dev/null; then
     while read -r name want; do
         value "$want" "--query-gpu=$name" --format=csv,noheader
     done <<'END'

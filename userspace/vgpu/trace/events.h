@@ -53,7 +53,7 @@ bool vgpu_cli_event_failed(const struct vgpu_cli_event *e);
  * their reasons. */
 void vgpu_cli_events_totals(const struct vgpu_cli_events *events, const char *filter, long top, FILE *out);
 
-/* show.c: prints the events as lines. */
+/* trace_show.c: prints the events as lines. */
 struct vgpu_cli_show {
     size_t next;        /* index of the first event not yet shown */
     const char *filter; /* as in vgpu_cli_event_shown() */
@@ -67,7 +67,7 @@ void vgpu_cli_show(struct vgpu_cli_show *s, const struct vgpu_cli_events *events
 /* Called after the last event. */
 void vgpu_cli_show_end(struct vgpu_cli_show *s, FILE *out);
 
-/* chrome.c: writes a timeline in the JSON read by Perfetto and chrome://tracing; closes f. False:
+/* trace_chrome.c: writes a timeline in the JSON read by Perfetto and chrome://tracing; closes f. False:
  * write error. */
 bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, FILE *f);
 /*

@@ -19,7 +19,7 @@
 
 #include "vgpu_device.h"
 
-/* ---- loop.c ---- */
+/* ---- brk_loop.c ---- */
 
 struct brk_source {
     int fd;
@@ -45,7 +45,7 @@ int brk_accept(struct brk_source *s);
 /* Pauses s for the same time. */
 void brk_loop_rest(struct brk_source *s);
 
-/* ---- eventfd.c ---- */
+/* ---- brk_eventfd.c ---- */
 
 /* Adds 1 to an eventfd that others share, without waiting for room in its counter. By one thread. */
 void brk_eventfd_signal(int fd);
@@ -54,7 +54,7 @@ bool brk_is_named(int fd, const char *name);
 /* By the kernel's name of it: of other files a look may wait for whoever is behind them. */
 bool brk_is_eventfd(int fd);
 
-/* ---- peer.c: whose programs may connect ---- */
+/* ---- brk_peer.c: whose programs may connect ---- */
 
 #define BRK_ANYBODY UINT32_MAX
 /* Name or number of a user or group. */
@@ -67,13 +67,13 @@ bool brk_peer_allowed(int fd);
  * closed. */
 int brk_accept_peer(struct brk_source *s);
 
-/* ---- unit.c ---- */
+/* ---- brk_unit.c ---- */
 
 /* Text of an error about a path given on the command line. For a path that is not writable it lists
  * the writable folders where the service manager names them. Valid until the next call. */
 const char *brk_unit_error(int error);
 
-/* ---- config.c: what the command line said; constant while clients are served ---- */
+/* ---- brk_config.c: what the command line said; constant while clients are served ---- */
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
 
@@ -161,7 +161,7 @@ extern struct brk_options brk_opt;
 #define BRK_EXIT_USAGE 2
 #define BRK_EXIT_NO_GPU 3
 
-/* ---- quota.c: of the whole VM (or host session) ---- */
+/* ---- brk_quota.c: of the whole VM (or host session) ---- */
 
 struct brk_quota_pool {
     uint64_t limit; /* 0 = none */
@@ -190,7 +190,7 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 /* True while at least half of the burst is left. */
 bool brk_bucket_half(struct brk_bucket *b, uint64_t now_ns);
 
-/* ---- fair.c: shares of the processors by weight and cap ---- */
+/* ---- brk_fair.c: shares of the processors by weight and cap ---- */
 
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
@@ -233,7 +233,7 @@ void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
  * entities. */
 void brk_fair_forgive(struct brk_fair *f, uint64_t slowest);
 
-/* ---- arbiter.c: the VMs of one host, by a file that their brokers share ---- */
+/* ---- brk_arbiter.c: the VMs of one host, by a file that their brokers share ---- */
 
 /* Opens the shared file and joins. NULL, or an error text. */
 const char *brk_arbiter_open(const char *path);
@@ -251,7 +251,7 @@ bool brk_arbiter_commit(uint64_t bytes, uint64_t total);
 void brk_arbiter_commit_force(uint64_t bytes);
 void brk_arbiter_close(void);
 
-/* ---- limits.c: the limits that have a name, an option and a value that can be changed ---- */
+/* ---- brk_limits.c: the limits that have a name, an option and a value that can be changed ---- */
 
 enum brk_limit_id {
     BRK_L_VRAM,
@@ -300,7 +300,7 @@ void brk_limit_to_client(struct vgb_limits *l, enum brk_limit_id id, uint64_t va
 /* "512M", "24G", "1048576" -> bytes; false: not a size. */
 bool brk_parse_size(const char *text, uint64_t *bytes);
 
-/* ---- listen.c ---- */
+/* ---- brk_listen.c ---- */
 
 /* Mode of a socket for its owner alone; access for other users is the owner's decision. */
 #define BRK_LISTEN_OWNER 0600
@@ -308,7 +308,7 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
  * file. Descriptor or -errno. */
 int brk_listen_unix(const char *path, int type, mode_t mode);
 
-/* ---- lines.c ---- */
+/* ---- brk_lines.c ---- */
 
 #define BRK_LINES_SLOTS VGPU_MAX_CLIENTS /* budgets for the VM's clients */
 #define BRK_LINES_PROCESSES 256u         /* budgets for local programs */
@@ -329,7 +329,7 @@ struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int key);
  */
 int brk_lines_key_of_peer(int fd);
 
-/* ---- thread.c ---- */
+/* ---- brk_thread.c ---- */
 
 /* Runs fn() beside the loop, for a system call that may hold it up: in a child process that shares the
  * address space and the descriptors, with a small stack (64 KiB) and all signals blocked. False: no
@@ -338,7 +338,7 @@ bool brk_thread_start(void *(*fn)(void *), void *arg);
 /* To be called last: ends the broker by _exit(2) if some of these calls do not return. */
 void brk_thread_leave(int status);
 
-/* ---- task.c ---- */
+/* ---- brk_task.c ---- */
 
 struct brk_task {
     void (*run)(struct brk_task *t);  /* beside the loop, as of brk_thread_start() */
@@ -350,7 +350,7 @@ bool brk_task_init(void);
 /* False: not started, and done() is not called. */
 bool brk_task_start(struct brk_task *t);
 
-/* ---- foreign.c ---- */
+/* ---- brk_foreign.c ---- */
 
 /* Closes a descriptor received from a peer, without waiting for the close. */
 void brk_foreign_close(int fd);

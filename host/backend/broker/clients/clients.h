@@ -5,7 +5,7 @@
 
 #include "workers/workers.h"
 
-/* ---- client.c ---- */
+/* ---- brk_client.c ---- */
 
 enum brk_client_state {
     BRK_C_CLEARING, /* its window is being cleared: no worker yet */
@@ -55,14 +55,14 @@ struct brk_client_region {
     uint64_t place;  /* address in the worker */
 };
 
-/* How pace.c throttles a worker that is ahead of its share. */
+/* How brk_pace.c throttles a worker that is ahead of its share. */
 enum brk_brake {
     BRK_FREE,
     BRK_LAST,    /* lowest scheduling priority: only idle processor time */
     BRK_STOPPED, /* stopped with SIGSTOP */
 };
 
-/* State of a client's turns (turns.c). With pacing by SIGSTOP, only clients with a priority report
+/* State of a client's turns (brk_turns.c). With pacing by SIGSTOP, only clients with a priority report
  * their work. */
 struct brk_turn {
     uint32_t number; /* number of the last TURN */
@@ -88,7 +88,7 @@ struct brk_client {
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
-    int lines; /* key of its log budget (lines.c) */
+    int lines; /* key of its log budget (brk_lines.c) */
     char label[VGPU_LABEL_LEN + 1];
     enum brk_client_state state;
     /* the guest driver has no PING and takes silence for loss of the device */
@@ -117,7 +117,7 @@ struct brk_client {
     uint64_t blobs;           /* bytes charged to the quota of images on their way */
     uint64_t wants;           /* device memory the worker waits for, bytes; 0: none */
     uint64_t wants_until_ns;  /* end of that wait; 0: until an ending client is gone */
-    unsigned nfilling;        /* images its worker is filling (images.c) */
+    unsigned nfilling;        /* images its worker is filling (brk_images.c) */
     unsigned nstale;          /* images overdue to be filled and not reported since */
     uint64_t image_bytes;     /* bytes of memory handed out for images */
     bool image_lies;          /* an image it filled did not match its hash */
@@ -134,7 +134,7 @@ struct brk_client {
     bool lowered;          /* the worker's threads were lowered to the lowest priority */
     uint64_t cpu_ns;       /* processor time of its worker, last reading for the totals */
     uint64_t begun_ns;     /* time of creation */
-    uint64_t said[4];      /* last plausible counters read from the window (totals.c) */
+    uint64_t said[4];      /* last plausible counters read from the window (brk_totals.c) */
     bool behind;           /* stopped on behalf of a client of higher priority */
     uint64_t behind_ns;    /* time spent so in the current window */
     bool waited_known;
@@ -145,7 +145,7 @@ struct brk_client {
     unsigned nshare_fds;          /* those with a descriptor */
     unsigned nholds;              /* held objects made by other clients */
     uint64_t shared_bytes;        /* bytes of the objects made */
-    struct brk_share_tally tally; /* the four fields above, recounted (books.c) */
+    struct brk_share_tally tally; /* the four fields above, recounted (brk_books.c) */
     /* Images handed to its worker, and their number. */
     struct brk_image_hold *image_holds;
     unsigned nimage_holds;
@@ -170,7 +170,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
 void brk_client_destroy(struct brk_client *c);
 void brk_client_new_doorbell(struct brk_client *c, int fd);
 
-/* ---- window.c ---- */
+/* ---- brk_window.c ---- */
 
 /* To be called at the start, so that its descriptor is not taken later. False: no descriptor. */
 bool brk_window_init(void);
@@ -182,7 +182,7 @@ bool brk_window_clear(struct brk_client *c, void (*done)(struct brk_client *c, b
  * them, the slot is cleared for its next client only. */
 void brk_window_give_back(struct brk_client *c);
 
-/* ---- regions.c ---- */
+/* ---- brk_regions.c ---- */
 
 struct brk_map {
     uint32_t region, flags; /* BRK_MAP_* */
@@ -210,7 +210,7 @@ unsigned brk_client_count(void);
 /* Called by the pool. */
 extern const struct brk_pool_users brk_client_users;
 
-/* ---- for watch.c ---- */
+/* ---- for brk_watch.c ---- */
 
 void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p);
 void brk_client_message(struct brk_client *c, const struct vgb_msg *m);
@@ -225,7 +225,7 @@ struct brk_client *brk_client_waiting(void);
 /* Head of the list of all clients, linked by `next`. */
 struct brk_client *brk_client_first(void);
 
-/* ---- pace.c: shares, those of the software GPU by processor time ---- */
+/* ---- brk_pace.c: shares, those of the software GPU by processor time ---- */
 
 /* Creates the timer of the pacing code, to be armed by the caller; `tick` runs from the loop.
  * False: no timer, already logged. */
@@ -248,7 +248,7 @@ void brk_pace_gone(struct brk_client *c);
 bool brk_pace_by_turns(void);
 void brk_pace_stop(void);
 
-/* ---- turns.c: shares of any GPU; for pace.c, with the same meanings ---- */
+/* ---- brk_turns.c: shares of any GPU; for brk_pace.c, with the same meanings ---- */
 
 bool brk_turns_work(void);
 void brk_turns_client(struct brk_client *c);
@@ -258,7 +258,7 @@ void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap);
 void brk_turns_gone(struct brk_client *c);
 void brk_turns_stop(void);
 
-/* ---- adjust.c: limits that are changed while clients are served ---- */
+/* ---- brk_adjust.c: limits that are changed while clients are served ---- */
 
 /* Sets a limit for all clients, or for the client whose worker is `pid` (not 0). NULL, or an error
  * text. Usage above a new limit stays; the limit refuses new requests only. */
@@ -268,7 +268,7 @@ const char *brk_adjust_promise(uint64_t bytes);
 /* The client whose worker is `pid`, or NULL. */
 struct brk_client *brk_adjust_find(pid_t pid);
 
-/* ---- share.c: what one worker has made and others may open ---- */
+/* ---- brk_share.c: what one worker has made and others may open ---- */
 
 /* Handles SHARE_NEW, SHARE_OPEN and SHARE_DROP. False: protocol violation by the worker. */
 bool brk_share_message(struct brk_client *c, const struct vgb_msg *m);
@@ -281,10 +281,10 @@ void brk_share_settle(struct brk_client *c);
 void brk_share_client_gone(struct brk_client *c);
 unsigned brk_share_count(void);
 /* Recounts shared objects into each client's `tally`, and the bytes charged into *charged. NULL, or
- * the name of the counter of share.c that is wrong. */
+ * the name of the counter of brk_share.c that is wrong. */
 const char *brk_share_tally(uint64_t *charged);
 
-/* ---- waited.c: for pace.c ---- */
+/* ---- brk_waited.c: for brk_pace.c ---- */
 
 /* Number of threads per worker to inspect in a round over `workers` workers. */
 unsigned brk_waited_most(unsigned workers);
@@ -295,7 +295,7 @@ unsigned brk_waited_most(unsigned workers);
  */
 uint64_t brk_waited(pid_t pid, unsigned *most);
 
-/* ---- images.c: images of programs, kept for the next ones ---- */
+/* ---- brk_images.c: images of programs, kept for the next ones ---- */
 
 /* Handles IMAGE_ASK and IMAGE_FILLED. False: protocol violation by the worker. */
 bool brk_images_message(struct brk_client *c, const struct vgb_msg *m);
@@ -319,14 +319,14 @@ struct brk_images_state {
 };
 extern struct brk_images_state brk_images;
 
-/* ---- usage.c ---- */
+/* ---- brk_usage.c ---- */
 
 /* Processor time of a worker and its mapper, ns; 0: it has just exited. */
 uint64_t brk_usage_cpu(const struct brk_proc *p);
 /* Answers ASK_USAGE with the clients of the list. */
 void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 
-/* ---- books.c ---- */
+/* ---- brk_books.c ---- */
 
 struct brk_books {
     /* ending: clients whose worker is yet to be reaped */
@@ -337,7 +337,7 @@ const char *brk_books_wrong(struct brk_books *b);
 /* Logs such a difference as an error. */
 void brk_books_log(void);
 
-/* ---- totals.c ---- */
+/* ---- brk_totals.c ---- */
 
 /* Usage of one client since its creation. */
 struct brk_use {
@@ -359,7 +359,7 @@ void brk_totals_add(struct brk_use *sum, const struct brk_use *u);
 /* Adds the usage of a client that is about to be freed. */
 void brk_totals_gone(struct brk_client *c);
 
-/* ---- status.c ---- */
+/* ---- brk_status.c ---- */
 
 #define BRK_STATUS_NAME "vgpu-backend.status." /* followed by the process id */
 #define BRK_STATUS_MAX 131072u

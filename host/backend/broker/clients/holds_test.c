@@ -13,7 +13,7 @@
 
 static const struct brk_client_ops one_vm;
 
-/* One client opens as many objects of others as HOLDS_MAX of share.c says; one that it closes makes room, again ones take none. */
+/* One client opens as many objects of others as HOLDS_MAX of brk_share.c says; one that it closes makes room, again ones take none. */
 static void test_holds(void **state)
 {
     enum { HOLDS = 4096, MAKERS = 5, EACH = 1000 };

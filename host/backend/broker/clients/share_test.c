@@ -152,7 +152,7 @@ static void test_bounds(void **state)
     assert_int_equal(make(&a, VGB_SHARE_PAYLOAD, 0, first, &fd), VGPU_S_OK);
     while (make(&a, VGB_SHARE_PAYLOAD, 0, t, &fd) == VGPU_S_OK)
         made++;
-    assert_int_equal(made, 1023); /* MADE_MAX of share.c, with the first */
+    assert_int_equal(made, 1023); /* MADE_MAX of brk_share.c, with the first */
     assert_int_equal(make(&b, VGB_SHARE_MEMORY, VGP_PAGE, t, &fd), VGPU_S_OK); /* others can */
     close(fd);
     assert_true(drop(&a, first));

@@ -5,23 +5,23 @@
 
 #include "transport/transport.h"
 
-/* ---- options.c ---- */
+/* ---- brk_options.c ---- */
 
 /* Parses the command line. -1 = continue, else the exit code. */
 int brk_options_parse(int argc, char **argv, struct brk_options *o);
 
-/* ---- provider.c ---- */
+/* ---- brk_provider.c ---- */
 
 /* Chooses the provider by running `vgpu-worker --probe`. 0 or an exit code. */
 int brk_choose_provider(struct brk_options *o);
 
-/* ---- control.c ---- */
+/* ---- brk_control.c ---- */
 
 /* Listens for `vgpu ctl` on brk_opt.control, if set. 0, or an exit code with the reason logged. */
 int brk_control_start(void);
 void brk_control_stop(void);
 
-/* ---- inherit.c ---- */
+/* ---- brk_inherit.c ---- */
 
 /* Takes over a socket inherited at start. NULL, or the reason why it is not usable. */
 const char *brk_inherit(struct brk_options *o, int fd);
@@ -32,7 +32,7 @@ int brk_inherit_activation(struct brk_options *o);
  * files open. */
 void brk_inherit_close_on_exec(void);
 
-/* ---- name.c ---- */
+/* ---- brk_name.c ---- */
 
 /* 1 to BRK_NAME_MAX letters, digits, '.', '_', '-', '@'. */
 bool brk_name_valid(const char *name);
@@ -40,7 +40,7 @@ bool brk_name_valid(const char *name);
  * '_'. */
 void brk_name_by_socket(struct brk_options *o);
 
-/* ---- supervisor.c ---- */
+/* ---- brk_supervisor.c ---- */
 
 /* Reads and removes the service manager's environment variables. */
 void brk_supervisor_start(void);

@@ -5,7 +5,7 @@
 
 #include "clients/clients.h"
 
-/* ---- sock.c ---- */
+/* ---- brk_sock.c ---- */
 
 /* 0, or an exit code with the reason logged. */
 int brk_sock_start(const char *path, int fd);

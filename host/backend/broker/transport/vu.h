@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The vhost-user back end of QEMU's -device vgpu-cuda (docs/device.md, "Between QEMU and the
- * broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg.c (checks of
- * messages), vu_mem.c (guest memory), vu_queue.c (virtqueues), vu_device.c (requests and events of
- * the guest driver), vu_conn.c (the connection), vu_shmem.c (windows that QEMU maps for the
+ * broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: brk_vu_msg.c (checks of
+ * messages), brk_vu_mem.c (guest memory), brk_vu_queue.c (virtqueues), brk_vu_device.c (requests and events of
+ * the guest driver), brk_vu_conn.c (the connection), brk_vu_shmem.c (windows that QEMU maps for the
  * broker). The guest is hostile: data in its memory is copied once, then checked. QEMU owns this
  * VM: its messages are checked to find its bugs here.
  */
@@ -12,7 +12,7 @@
 
 #include "transport.h"
 
-/* ---- vu_msg.c ---- */
+/* ---- brk_vu_msg.c ---- */
 
 enum brk_vu_request {
     BRK_VU_GET_FEATURES = 1,
@@ -119,7 +119,7 @@ const char *brk_vu_header_check(const struct brk_vu_header *h, unsigned nfds);
 const char *brk_vu_payload_check(const struct brk_vu_header *h, const union brk_vu_payload *p, unsigned nfds);
 const char *brk_vu_request_name(uint32_t request);
 
-/* ---- vu_mem.c ---- */
+/* ---- brk_vu_mem.c ---- */
 
 struct brk_vu_map {
     struct brk_vu_region r;
@@ -152,7 +152,7 @@ bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk
                     unsigned room);
 const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m);
 
-/* ---- vu_queue.c ---- */
+/* ---- brk_vu_queue.c ---- */
 
 #define BRK_VU_QUEUE_SIZE_MAX 1024u
 /*
@@ -213,7 +213,7 @@ uint32_t brk_vu_chain_write(struct brk_vu_mem *m, const struct brk_vu_chain *c, 
                             uint32_t size);
 uint64_t brk_vu_chain_room(const struct brk_vu_chain *c);
 
-/* ---- vu_device.c ---- */
+/* ---- brk_vu_device.c ---- */
 
 #define BRK_VU_CLIENTS_MAX 254u /* vhost-user can address 256 queues */
 #define BRK_VU_QUEUES (BRK_VU_CLIENTS_MAX + VGPU_VQ_DOORBELL)
@@ -262,7 +262,7 @@ bool brk_vu_device_started(void);
  * this returns. */
 void brk_vu_device_end_clients(void);
 
-/* ---- vu_shmem.c ---- */
+/* ---- brk_vu_shmem.c ---- */
 
 /*
  * A front end that asks for the shared memory regions has no memory for the windows: the broker

@@ -26,7 +26,7 @@
 #include "vgb_fd.h"
 #include "workers/workers.h"
 
-#define FLYING_MAX 64u /* of out.c */
+#define FLYING_MAX 64u /* of brk_out.c */
 #define NOBODY 65534
 
 struct fixture {

@@ -13,7 +13,7 @@
 #define P_PIDFD 3
 #endif
 
-/* ---- pool.c: worker processes ---- */
+/* ---- brk_pool.c: worker processes ---- */
 
 struct brk_client;
 enum brk_proc_state { BRK_PROC_STARTING, BRK_PROC_READY, BRK_PROC_ASSIGNED, BRK_PROC_KILLED };
@@ -21,7 +21,7 @@ enum brk_proc_state { BRK_PROC_STARTING, BRK_PROC_READY, BRK_PROC_ASSIGNED, BRK_
 struct brk_proc {
     struct brk_source sock;   /* messages */
     struct brk_source pidfd;  /* readable when it exits */
-    struct brk_source output; /* its standard output and error: output.c */
+    struct brk_source output; /* its standard output and error: brk_output.c */
     struct brk_proc *next;
     pid_t pid;
     enum brk_proc_state state;
@@ -36,7 +36,7 @@ struct brk_proc {
     uint32_t dead_reason;      /* reported by the worker itself */
     char dead_text[VGB_MSG_TEXT];
     bool held;                       /* exited, but a debugger prevents reaping */
-    struct brk_out *out, **out_tail; /* messages waiting to be sent: out.c */
+    struct brk_out *out, **out_tail; /* messages waiting to be sent: brk_out.c */
     struct brk_out_fd *out_fds;
     unsigned nout, nout_fds;
     bool out_later;     /* not blocked by the socket's room: retried by the tick */
@@ -51,7 +51,7 @@ struct brk_proc {
 const char *brk_pool_sandbox(void);
 /* The broker's environment variables meant for workers; allocated, NULL-terminated. */
 char **brk_worker_environment(void);
-/* output.c: creates the pipe for the worker's output and watches the read end. Returns the write
+/* brk_output.c: creates the pipe for the worker's output and watches the read end. Returns the write
  * end, to be closed by the caller, or -1 with errno. */
 int brk_output_open(struct brk_proc *p);
 /* Reads the remaining output and closes it; may be called twice. */
@@ -118,7 +118,7 @@ void brk_pool_figures(struct brk_pool_figures *f);
 bool brk_pool_works(void);
 bool brk_pool_broken(void);
 
-/* ---- warden.c: what mappers do ---- */
+/* ---- brk_warden.c: what mappers do ---- */
 
 struct brk_warden_ops {
     /* protocol violation: the worker is to be killed */
@@ -161,7 +161,7 @@ void brk_look_begin(struct brk_look *l, int maps, uint64_t at, uint64_t length);
 /* Reads once. BRK_LOOK_MORE: more is left to read. */
 int brk_look_on(struct brk_look *l);
 
-/* ---- spawn.c ---- */
+/* ---- brk_spawn.c ---- */
 
 /* Creates a socket pair, the second end for the worker. False with errno; open ends are left to the
  * caller to close. */
@@ -178,7 +178,7 @@ bool brk_proc_has_ended(const struct brk_proc *p);
 /* Describes its exit as text. */
 void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size);
 
-/* ---- footprint.c ---- */
+/* ---- brk_footprint.c ---- */
 
 /* Memory of the process that it shares with none, bytes; a guess where it may not be read. */
 uint64_t brk_footprint_of(pid_t pid);
@@ -188,7 +188,7 @@ uint64_t brk_footprint_available(uint64_t now_ns);
 /* Processors of the host, as of the first call. */
 unsigned brk_footprint_processors(void);
 
-/* ---- group.c ---- */
+/* ---- brk_group.c ---- */
 
 /* Kills all processes of the worker's group. To be called before the worker is reaped: until then
  * the group number cannot be reused. */
@@ -199,7 +199,7 @@ void brk_group_leave(pid_t worker);
 /* True while some have not exited. */
 bool brk_groups_left(void);
 
-/* ---- shm.c ---- */
+/* ---- brk_shm.c ---- */
 
 #define BRK_WORKER_SHM_FD 5 /* descriptor number in the worker */
 
@@ -209,13 +209,13 @@ void brk_shm_start(void);
 /* Closes the broker's descriptor; running workers keep the folder. */
 void brk_shm_stop(void);
 
-/* ---- bounded.c ---- */
+/* ---- brk_bounded.c ---- */
 
 /* Creates an empty in-memory folder bounded to `bytes` and `entries`. It vanishes with its last
  * descriptor. -1 with errno. */
 int brk_bounded_folder(uint64_t bytes, unsigned entries);
 
-/* ---- tree.c ---- */
+/* ---- brk_tree.c ---- */
 
 /* Removes the folder's content, visiting at most `most` entries. False: something is left. */
 bool brk_tree_empty(int fd, unsigned most);
@@ -228,7 +228,7 @@ struct brk_tree_limits {
  * exceeds the limits. */
 void brk_tree_copy(int from, int to, const struct brk_tree_limits *limits);
 
-/* ---- cache.c ---- */
+/* ---- brk_cache.c ---- */
 
 #define BRK_WORKER_CACHE_FD 4 /* descriptor number in the worker */
 /* --jit-cache-path shm: name of the folder in the workers' /dev/shm */
@@ -253,7 +253,7 @@ void brk_cache_stop(void);
  * Returns the user id. */
 uid_t brk_give_to_workers(int fd);
 
-/* ---- out.c: messages that could not be sent to a worker at once ---- */
+/* ---- brk_out.c: messages that could not be sent to a worker at once ---- */
 
 /* Sends the message now. 0, or an error; brk_out_waits(): whether the message can be sent later
  * after that error. */
@@ -279,7 +279,7 @@ int brk_out_flush(struct brk_proc *p);
 int brk_out_sent(struct brk_proc *p, int error);
 void brk_out_drop(struct brk_proc *p);
 
-/* ---- cgroup.c ---- */
+/* ---- brk_cgroup.c ---- */
 
 #define BRK_CGROUP_MOUNT "/sys/fs/cgroup"
 

@@ -258,7 +258,7 @@ static void test_capture_of_green(void **state)
     end(&b, &g);
 }
 
-#define FUNCTIONS 16384 /* HOST_FUNCS_MAX of host_function.c */
+#define FUNCTIONS 16384 /* HOST_FUNCS_MAX of wrk_host_function.c */
 
 /* Functions that a stream never comes to are not counted when its context has ended, and count until then. */
 static void test_functions_never_run(void **state)

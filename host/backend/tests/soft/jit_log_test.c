@@ -12,7 +12,7 @@
 #include "proc.h"
 #include "vgp_calls.h"
 
-#define SETS 64u                   /* LOGS_MAX of worker/calls/code/jit.c */
+#define SETS 64u                   /* LOGS_MAX of worker/calls/code/wrk_call_jit.c */
 #define BYTES (UINT32_C(32) << 20) /* LOG_BYTES_MAX of it */
 
 static const char image[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";

@@ -58,7 +58,7 @@ void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *len
 /* Notes a new pool that may be exported, which one without handle types may not; if out of memory it cannot be. */
 void wrk_share_note_pool(CUmemoryPool pool, uint32_t handle_types);
 
-/* ---- nvml.c ---- */
+/* ---- wrk_call_nvml.c ---- */
 
 /* A text of the host's NVML, by the function that gives it; empty where there is none. */
 void wrk_nvml_text(const char *function, char *to, size_t room);
@@ -101,10 +101,10 @@ CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t *size, 
 
 /* ---- what the steps of calls need (vgp_worker.c) ---- */
 
-/* session.c: a device's attribute as the guest is shown it. */
+/* wrk_call_session.c: a device's attribute as the guest is shown it. */
 int wrk_attribute_shown(uint32_t attribute, int value);
 
-/* code/module.c: notes what the two below then store; *out has room for the call's maximum, the result is the number. */
+/* code/wrk_call_module.c: notes what the two below then store; *out has room for the call's maximum, the result is the number. */
 CUresult wrk_function_describe(CUfunction f);
 /*
  * NVIDIA's driver knows a kernel's parameters where a context is current (seen with 580); the program may have none.
@@ -113,7 +113,7 @@ CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device);
 uint32_t wrk_function_attributes(int32_t *out);
 uint32_t wrk_param_layout(uint32_t *out);
 
-/* code/load.c, code/jit.c: the call is deferred, and makes the handle, which is reserved, when it lands. */
+/* code/wrk_call_load.c, code/wrk_call_jit.c: the call is deferred, and makes the handle, which is reserved, when it lands. */
 struct wrk_load;
 /* Checks the image and takes it over. */
 CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
@@ -127,11 +127,11 @@ CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t 
 /* A log of a load that is over, and its bytes; NULL: not wanted. which: 0 info, 1 error. */
 CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total);
 
-/* code/link.c: the result and the logs of a link that no call is about; NULL: none. */
+/* code/wrk_call_link.c: the result and the logs of a link that no call is about; NULL: none. */
 CUresult wrk_link_result(struct wrk_call *c, uint64_t state, const uint8_t **result, uint64_t *size);
 CUresult wrk_link_log(struct wrk_call *c, uint64_t state, uint32_t which, const char **text, uint32_t *total);
 
-/* context/stream.c */
+/* context/wrk_call_stream.c */
 CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n);
 /* The addresses are device addresses; sizes in bytes; actual: where the device writes the size, 0: nowhere. */
 CUmemDecompressParams wrk_decompression(uint64_t src, uint64_t src_bytes, uint64_t dst, uint64_t dst_bytes,
@@ -139,7 +139,7 @@ CUmemDecompressParams wrk_decompression(uint64_t src, uint64_t src_bytes, uint64
 /* Attributes of streams whose value is plain data. */
 bool wrk_stream_attribute(uint32_t id);
 
-/* context/green.c: keeps a resource and returns its number; asked: the answer to a query, whose number is given again. */
+/* context/wrk_call_green.c: keeps a resource and returns its number; asked: the answer to a query, whose number is given again. */
 uint64_t wrk_resource_keep(const CUdevResource *r, bool asked);
 /* The resource of a number, until the next one is kept; NULL: unknown, as the guest is told. */
 const CUdevResource *wrk_resource_kept(struct wrk_call *c, uint64_t id);
@@ -150,12 +150,12 @@ CUresult wrk_resource_groups(struct wrk_call *c, CU_DEV_SM_RESOURCE_GROUP_PARAMS
 /* Upper bound of multiprocessor numbers, whatever the provider reports. */
 uint16_t wrk_resource_narrow(unsigned n);
 
-/* memory/vmm.c, memory/ipc.c */
+/* memory/wrk_call_vmm.c, memory/wrk_call_ipc.c */
 uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle);
 /* The broker's token of memory, or of a pool, made to be exported; NULL: it was not. */
 const uint8_t *wrk_allocation_token(struct wrk_call *c, uint64_t handle);
 const uint8_t *wrk_pool_token(CUmemoryPool pool);
-/* memory/ipc.c, where the broker keeps the provider's handles: each puts the guest's handle in the place of the provider's;
+/* memory/wrk_call_ipc.c, where the broker keeps the provider's handles: each puts the guest's handle in the place of the provider's;
  * open_kept opens memory by a handle of the guest. */
 CUresult wrk_ipc_give_memory(struct wrk_call *c, CUdeviceptr p, CUipcMemHandle *handle);
 CUresult wrk_ipc_give_event(struct wrk_call *c, CUevent event, CUipcEventHandle *handle);
@@ -171,7 +171,7 @@ uint64_t wrk_allocation_size(CUdeviceptr p);
  * the broker's memory could leave the VM: both are refused, whatever the provider can do. */
 CUresult wrk_memory_prop_check(struct wrk_call *c, uint32_t handle_types, uint32_t location);
 
-/* memory/multicast.c */
+/* memory/wrk_call_multicast.c */
 CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags);
 /* An object that other processes could open would leave the VM. */
 CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types);
@@ -181,7 +181,7 @@ void wrk_multicast_added(struct wrk_call *c, uint64_t handle, int32_t device);
 void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset,
                            uint64_t size);
 
-/* ---- context/watch.c: events and streams that the guest has asked for; dispatcher ---- */
+/* ---- context/wrk_call_watch.c: events and streams that the guest has asked for; dispatcher ---- */
 
 /* Number of watches not complete at the last poll. */
 extern unsigned wrk_watches;

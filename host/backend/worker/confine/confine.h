@@ -57,7 +57,7 @@ int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_
 /* The same, except that refused calls are logged by name and made. Later threads only. */
 int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size);
 
-/* ---- confine.c: user id, namespaces, capabilities ---- */
+/* ---- wrk_confine.c: user id, namespaces, capabilities ---- */
 
 /* Appends a word to the list of layers. */
 void wrk_layer_add(struct wrk_sandbox *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -67,7 +67,7 @@ bool wrk_confine(struct wrk_sandbox *s);
 /* Permanently drops capabilities, dumpability and the right to gain privileges. */
 int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size);
 
-/* ---- mapper.c ---- */
+/* ---- wrk_mapper.c ---- */
 
 /*
  * Starts the mapper: a process that shares this process's memory but not its descriptors, and whose
@@ -76,16 +76,16 @@ int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size);
  */
 int wrk_mapper_start(int sock, pid_t broker, char *err, size_t err_size);
 
-/* ---- landlock.c ---- */
+/* ---- wrk_landlock.c ---- */
 
 /* Enters Landlock on this thread. Returns its version, 0: not supported by this kernel. */
 int wrk_landlock_enter(const struct wrk_sandbox *s);
-/* Calls fn for each path that a worker may use, with the access allowed; see landlock.c. */
+/* Calls fn for each path that a worker may use, with the access allowed; see wrk_landlock.c. */
 enum wrk_access { WRK_READ, WRK_DEVICE, WRK_WRITE };
 void wrk_sandbox_paths(const struct wrk_sandbox *s,
                        void (*fn)(void *arg, const char *path, enum wrk_access access), void *arg);
 
-/* ---- hmm.c ---- */
+/* ---- wrk_hmm.c ---- */
 
 /* Allows devices whose kernels can reach all memory of this process. To be called before the
  * provider starts. */

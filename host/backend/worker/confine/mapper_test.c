@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The mapper alone: what it shows its broker, and what is left to one that was taken over. */
 #define wrk_mapper_start mapper_start_here /* the worker's own is linked, too */
-#include "mapper.c"
+#include "wrk_mapper.c"
 #undef wrk_mapper_start
 
 #include <dirent.h>

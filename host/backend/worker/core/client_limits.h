@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits on host resources of one client (client_limits.c). */
+/* Limits on host resources of one client (wrk_client_limits.c). */
 #ifndef WRK_LIMITS_H
 #define WRK_LIMITS_H
 

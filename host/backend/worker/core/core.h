@@ -4,7 +4,7 @@
  *
  * One process serves one guest process. Threads: the dispatcher (main thread: ring, handles,
  * provider calls, broker messages), waiter threads (block in the provider for calls that wait;
- * wait.c), a reader of the provider's standard output and error (notify.c), and the provider's own
+ * wrk_wait.c), a reader of the provider's standard output and error (wrk_notify.c), and the provider's own
  * threads (host functions). docs/architecture.md describes the locks and their order.
  */
 #ifndef WRK_CORE_H
@@ -68,7 +68,7 @@ struct wrk_worker {
     _Atomic uint64_t kept_error;
     _Atomic uint64_t kept_lost;  /* the same for a lost capture */
     _Atomic uint64_t kept_graph; /* the same for a posted node that was not added */
-    /* Output waiting for room in the notification ring (notify.c); under notify_lock. */
+    /* Output waiting for room in the notification ring (wrk_notify.c); under notify_lock. */
     uint64_t lost_prints;      /* dropped pieces of output */
     uint64_t print_tail;       /* notify_tail when waiting time was last granted */
     uint64_t print_counted_ns; /* when the last millisecond of waiting was counted */
@@ -84,7 +84,7 @@ struct wrk_worker {
     bool holds;             /* the record in `ring` was taken but not executed yet */
 };
 
-/* ---- control.c: the channel to the broker ---- */
+/* ---- wrk_control.c: the channel to the broker ---- */
 
 /* Ends the client: marks the window DEAD with the reason, tells the broker, exits. */
 _Noreturn void wrk_die(struct wrk_worker *w, unsigned reason, const char *fmt, ...)
@@ -134,7 +134,7 @@ void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool comple
 /* Sends SHARE_DROP; returns when the broker has dropped the token. */
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 
-/* ---- flow_cost.c: room in flow.c's table of marks ---- */
+/* ---- wrk_flow_cost.c: room in wrk_flow.c's table of marks ---- */
 
 #define WRK_MARKS 2048u
 
@@ -164,7 +164,7 @@ unsigned wrk_flow_merge_unknown(struct wrk_flow_mark *marks, unsigned n);
 /* Merges marks of the same stream in pairs, up to `calls_max` calls each. */
 unsigned wrk_flow_merge_streams(struct wrk_flow_mark *marks, unsigned n, unsigned calls_max);
 
-/* ---- flow.c: what was put into streams and is not complete; dispatcher ---- */
+/* ---- wrk_flow.c: what was put into streams and is not complete; dispatcher ---- */
 
 /* True if the call pending in w->ring may run now. False: it waits, with everything behind it. */
 bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags);
@@ -175,7 +175,7 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx, struct wrk_wait 
 void wrk_flow_context_gone(const struct wrk_wait *end);
 /* The same for a green context, whose work is that of the context below from now on. */
 void wrk_flow_green_ends(struct wrk_worker *w, CUcontext ctx, CUcontext base);
-/* flow_cost.c: key of calls likely to cost the same; not 0. */
+/* wrk_flow_cost.c: key of calls likely to cost the same; not 0. */
 uint32_t wrk_flow_key(uint16_t call, const uint8_t *args, uint32_t size);
 /* Estimated cost of the next call with this key, ns; 0: unknown. */
 uint64_t wrk_flow_cost(uint32_t key);
@@ -186,7 +186,7 @@ void wrk_flow_look(struct wrk_worker *w, bool idle);
 /* Maximum sleep of the dispatcher before the next wrk_flow_look(), ns; UINT64_MAX: no limit. */
 uint64_t wrk_flow_patience(const struct wrk_worker *w);
 
-/* ---- client_limits.c: the time limit while a call of the provider holds the dispatcher ---- */
+/* ---- wrk_client_limits.c: the time limit while a call of the provider holds the dispatcher ---- */
 
 /* A round of the dispatcher's loop begins. */
 void wrk_stall_round(void);
@@ -215,7 +215,7 @@ void wrk_flow_turns_end(void);
 /* Called before a stream is destroyed; its work continues. */
 void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream);
 
-/* ---- call.c: what calls of all kinds need ---- */
+/* ---- wrk_call.c: what calls of all kinds need ---- */
 
 /*
  * Adds to a counter in the window, written by the dispatcher alone and read for lists and metrics.
@@ -284,7 +284,7 @@ void wrk_captures_settle(struct wrk_worker *w);
  * the guest. */
 bool wrk_plain_attribute(uint32_t id);
 
-/* ---- context.c: green contexts and what they stand on ---- */
+/* ---- wrk_context.c: green contexts and what they stand on ---- */
 
 /* A green context. The fields belong to its owner and do not change while it is in the list. */
 struct wrk_green_base {

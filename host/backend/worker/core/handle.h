@@ -20,7 +20,7 @@ struct wrk_handle_entry {
     bool live;
     /* not live: CUresult of the failed creation, known to the guest; 0: created, or never used */
     int failed;
-    VGB_LISTED struct wrk_name *name; /* naming.c; NULL: no graph names it */
+    VGB_LISTED struct wrk_name *name; /* wrk_naming.c; NULL: no graph names it */
 };
 
 struct wrk_handle_chunk;

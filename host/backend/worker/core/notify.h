@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Replies and notifications to the guest: reply.c, notify.c. */
+/* Replies and notifications to the guest: wrk_reply.c, wrk_notify.c. */
 #ifndef WRK_NOTIFY_H
 #define WRK_NOTIFY_H
 

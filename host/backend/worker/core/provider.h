@@ -13,7 +13,7 @@
 
 struct wrk_worker;
 
-/* ---- provider.c ---- */
+/* ---- wrk_provider.c ---- */
 
 /* Functions as called by the worker: the library's own until wrk_filters_apply(). */
 extern struct vgp_provider wrk_provider;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory of the client against the quota of the VM: quota.c. */
+/* Device memory of the client against the quota of the VM: wrk_quota.c. */
 #ifndef WRK_QUOTA_H
 #define WRK_QUOTA_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects shared with other workers of this VM: share.c. */
+/* Objects shared with other workers of this VM: wrk_share.c. */
 #ifndef WRK_SHARE_H
 #define WRK_SHARE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls with a deferred completion: wait.c, wait_context.c, flight.c. */
+/* Calls with a deferred completion: wrk_wait.c, wrk_wait_context.c, wrk_flight.c. */
 #ifndef WRK_WAIT_H
 #define WRK_WAIT_H
 
@@ -158,7 +158,7 @@ void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const 
 /* Starts the wait; if complete already, it is replied to and freed at once. The call is deferred
  * from here on. Returns CUDA_SUCCESS for the handler to return. */
 CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait);
-/* flight.c: add to and remove from the list of waits in progress; remove once the provider is not
+/* wrk_flight.c: add to and remove from the list of waits in progress; remove once the provider is not
  * called for it again. */
 void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait);
 void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait);
@@ -190,7 +190,7 @@ bool wrk_waits_poll(struct wrk_worker *w);
 void wrk_waits_prepare(struct wrk_worker *w);
 /* Before the dispatcher sleeps: hands all waits with a reply to waiter threads. */
 void wrk_waits_hand_over(struct wrk_worker *w);
-/* flight.c: takes an event of the wait's context, from the pool or a new one. */
+/* wrk_flight.c: takes an event of the wait's context, from the pool or a new one. */
 CUresult wrk_wait_event_take(struct wrk_worker *w, struct wrk_wait *wait, CUevent *event);
 /* Gives n events of the wait back to the pool of its context. `last`: the wait holds no more. */
 void wrk_wait_events_give(struct wrk_worker *w, struct wrk_wait *wait, const CUevent *events, unsigned n,

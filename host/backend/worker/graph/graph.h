@@ -107,7 +107,7 @@ void wrk_graph_list_forget(void);
  */
 bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
 
-/* ---- memory_peak.c: memory that a launch has at one time ---- */
+/* ---- wrk_memory_peak.c: memory that a launch has at one time ---- */
 
 #define WRK_GRAPH_NEST_MAX 64u /* maximum nesting depth of child graphs */
 #define WRK_PEAK_KEPT UINT32_MAX
@@ -129,7 +129,7 @@ struct wrk_graph_mem {
  */
 bool wrk_graph_mem_of(CUgraph g, int device, unsigned depth, struct wrk_graph_mem *out);
 
-/* ---- executable.c ---- */
+/* ---- wrk_executable.c ---- */
 
 /* Namer of an executable graph; NULL: unknown. */
 struct wrk_namer *wrk_exec_names(CUgraphExec exec);
@@ -166,7 +166,7 @@ const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n);
  */
 CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struct wrk_host_func *f);
 
-/* ---- external_semaphore.c: what the provider takes for plain host nodes ---- */
+/* ---- wrk_external_semaphore.c: what the provider takes for plain host nodes ---- */
 
 /* Called after an executable graph was instantiated or updated from g. False: no memory. */
 bool wrk_extsem_made(CUgraphExec exec, CUgraph g);
@@ -176,7 +176,7 @@ bool wrk_extsem_alike(CUgraph a, CUgraph b);
 /* Node of g whose type differs from its counterpart's; NULL: none. */
 CUgraphNode wrk_extsem_changed(CUgraphExec exec, CUgraph g);
 
-/* ---- user_object.c ---- */
+/* ---- wrk_user_object.c ---- */
 
 struct wrk_uref;
 /* clear: g was destroyed. copy: `to` was cloned from `from`; the provider copies one reference of
@@ -184,7 +184,7 @@ struct wrk_uref;
 void wrk_urefs_clear(struct wrk_graph *g);
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 
-/* ---- capture.c ---- */
+/* ---- wrk_capture.c ---- */
 
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
@@ -202,7 +202,7 @@ void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object);
 /* Graph that the stream is captured into, and its last node if there is exactly one. */
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
 
-/* ---- host_function.c ---- */
+/* ---- wrk_host_function.c ---- */
 
 /* Number of host-function nodes ever created; 0: no graph of the client has any. */
 extern uint64_t wrk_host_nodes_made;

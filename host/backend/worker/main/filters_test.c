@@ -89,7 +89,7 @@ static CUresult library_limit(CUlimit limit, size_t value)
     return CUDA_SUCCESS;
 }
 
-/* The worker's own list: its order is part of what it means (filters.c). */
+/* The worker's own list: its order is part of what it means (wrk_filters.c). */
 static void test_own(void **state)
 {
     static const char *const names[] = {"memory", "graphs", "ipc", "limits", "pools", "streams"};

@@ -6,21 +6,21 @@
 #include "calls/calls.h"
 #include "confine/confine.h"
 
-/* ---- dispatch.c, loop.c ---- */
+/* ---- wrk_dispatch.c, wrk_loop.c ---- */
 
 /* Executes the call in w->ring.rec. */
 void wrk_dispatch_one(struct wrk_worker *w);
 /* Serves the client until it ends. */
 _Noreturn void wrk_loop(struct wrk_worker *w);
 
-/* ---- audit.c ---- */
+/* ---- wrk_audit.c ---- */
 
 /* After a successful call, checks that objects it creates exist and objects it ends do not. Enabled
  * in tests only. */
 void wrk_audit_init(void);
 void wrk_audit(struct wrk_call *c);
 
-/* ---- filters.c ---- */
+/* ---- wrk_filters.c ---- */
 
 extern const struct wrk_filter wrk_filters[];
 extern const unsigned wrk_filters_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slice.c: what the scheduler is asked for, and what is left as it was. */
+/* wrk_slice.c: what the scheduler is asked for, and what is left as it was. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

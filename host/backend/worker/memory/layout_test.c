@@ -238,7 +238,7 @@ static void test_impossible(void **state)
     munmap(p, SIZE);
 }
 
-/* As a worker, which main.c starts again with the old layout. */
+/* As a worker, which wrk_main.c starts again with the old layout. */
 static void old_layout(char **argv)
 {
 #ifndef __SANITIZE_THREAD__

@@ -8,7 +8,7 @@
 #include "lib/btree/btree.h"
 #include "vgb_plan.h"
 
-/* ---- region.c: memory of the guest that is mapped here ---- */
+/* ---- wrk_region.c: memory of the guest that is mapped here ---- */
 
 #define WRK_REGIONS_MAX 4096
 struct wrk_region {
@@ -73,7 +73,7 @@ void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool 
 /* Guest address of host range [p, p + size); 0 if no complete region contains it. */
 uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
 
-/* ---- region_index.c: complete regions by address (wrk_region_address() too) ---- */
+/* ---- wrk_region_index.c: complete regions by address (wrk_region_address() too) ---- */
 
 /* Makes a complete region available to copies. False: no memory. */
 bool wrk_region_index_add(struct wrk_regions *rs, struct wrk_region *r);
@@ -81,13 +81,13 @@ bool wrk_region_index_add(struct wrk_regions *rs, struct wrk_region *r);
 void wrk_region_index_hide(struct wrk_regions *rs, struct wrk_region *r);
 void wrk_region_index_remove(struct wrk_regions *rs, struct wrk_region *r);
 
-/* ---- host_pointer.c ---- */
+/* ---- wrk_host_pointer.c ---- */
 
 /* Converts host memory as named by the guest (VGP_COPY_STAGING, VGP_COPY_HOST) to a pointer for the
  * provider. NULL: not entirely the guest's, or read-only and `write`. */
 void *wrk_host_pointer(struct wrk_worker *w, uint32_t kind, uint64_t address, uint64_t bytes, bool write);
 
-/* ---- place.c: where memory of the guest is mapped ---- */
+/* ---- wrk_places.c: where memory of the guest is mapped ---- */
 
 #define WRK_PLACES_MAX 16384u /* maximum number of separate ranges kept reserved */
 
@@ -103,7 +103,7 @@ bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen);
 /* Number of separate reserved ranges, a kernel mapping each. */
 unsigned wrk_places(void);
 
-/* ---- layout.c ---- */
+/* ---- wrk_layout.c ---- */
 
 /* Records the mappings of this process, after the provider is loaded and before the first region.
  * False: they cannot be determined. */
@@ -119,7 +119,7 @@ uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length);
  * random address in areas never used for guest memory. */
 uint8_t *wrk_layout_private(uint64_t length);
 
-/* ---- blob.c ---- */
+/* ---- wrk_blob.c ---- */
 
 #define WRK_BLOBS_MAX 16 /* unfinished blobs of one client */
 /* total bytes of unfinished blobs */
@@ -161,7 +161,7 @@ bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, ui
 bool wrk_blob_given(struct wrk_worker *w, uint32_t id, uint64_t total, uint8_t *data);
 bool wrk_blob_known(struct wrk_worker *w, uint32_t id);
 
-/* ---- bounce.c ---- */
+/* ---- wrk_bounce.c ---- */
 
 /* Results of copies on their way into replies; page-locked with the provider like staging. */
 #define WRK_BOUNCE_SLOT 4096u
@@ -185,7 +185,7 @@ struct wrk_memory {
     struct wrk_blobs blobs;
 };
 
-/* ---- span.c ---- */
+/* ---- wrk_span.c ---- */
 
 /*
  * Span in bytes from the first to the last byte touched by a copy of width x height x depth, with

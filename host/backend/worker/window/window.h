@@ -9,7 +9,7 @@
 #include "vgb_holds.h"
 #include "vgp_ring.h"
 
-/* ---- window.c: the layout, known privately, and the shared header ---- */
+/* ---- wrk_window.c: the layout, known privately, and the shared header ---- */
 
 struct wrk_window {
     uint8_t *base; /* mapping of the slice; the guest may change its bytes at any time */
@@ -46,7 +46,7 @@ void wrk_window_map_aliases(struct wrk_window *win, uint8_t *p, int fd, uint64_t
 void *wrk_window_alias_take(struct wrk_window *win);
 void wrk_window_alias_give(struct wrk_window *win, void *alias);
 
-/* ---- ring.c: records out of shared memory, once, into private memory ---- */
+/* ---- wrk_ring.c: records out of shared memory, once, into private memory ---- */
 
 struct wrk_ring {
     uint64_t head;         /* private position consumed so far; shared memory only gets a copy */

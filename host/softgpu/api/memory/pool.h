@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory pools, shared by api/memory/pool.c and api/memory/pool_share.c. */
+/* Memory pools, shared by api/memory/sgd_pool.c and api/memory/sgd_pool_share.c. */
 #ifndef SG_POOL_H
 #define SG_POOL_H
 

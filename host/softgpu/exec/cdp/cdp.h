@@ -44,7 +44,7 @@ struct sg_children {
     uint64_t streams, rects;
 };
 
-/* ---- exec/cdp/launch.c ---- */
+/* ---- exec/cdp/sg_cdp_launch.c ---- */
 
 /* Counts another child. Returns false if there are too many. Under the lock. */
 bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k);
@@ -53,10 +53,10 @@ struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool ke
 /* Stores code, unless it is 0, as the last error of the thread, and returns it. */
 u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code);
 
-/* ---- exec/cdp/memory.c: copies and memsets ---- */
+/* ---- exec/cdp/sg_cdp_memory.c: copies and memsets ---- */
 int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c);
 
-/* ---- exec/cdp/query.c ---- */
+/* ---- exec/cdp/sg_cdp_query.c ---- */
 
 /* Writes n bytes, a multiple of 4, through the thread's pointer. Returns false after a fault. */
 bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n);

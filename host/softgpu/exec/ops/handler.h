@@ -80,7 +80,7 @@ static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
         } \
     } while (0)
 
-extern const uint64_t sg_without_sign; /* 0x7fffffff, which a compiler must not know (float.c) */
+extern const uint64_t sg_without_sign; /* 0x7fffffff, which a compiler must not know (sg_op_float.c) */
 
 #define OP1(id, name, TD, TA, e) \
     HANDLER(id) \

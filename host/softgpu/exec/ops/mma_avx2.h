@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mma with AVX2, for exec/ops/mma.c; on processors with AVX-512, the products of bytes that VNNI
+ * mma with AVX2, for exec/ops/sg_op_mma.c; on processors with AVX-512, the products of bytes that VNNI
  * does not have. A vector holds 8 lanes, lane = 4 * group + t: two rows of a. Registers of b are spread once, so
  * that the columns of a step of k are a load; the four vectors of a row's lanes follow one after
  * the other. Additions follow the order of the plain code: ascending in k, in f32.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mma with AVX-512, for exec/ops/mma.c. A vector holds 16 lanes, lane = 4 * group + t. For each k,
+ * mma with AVX-512, for exec/ops/sg_op_mma.c. A vector holds 16 lanes, lane = 4 * group + t. For each k,
  * a lane's row of a is in its own quad (a shuffle within 128 bits) and its columns of b are in
  * lanes 8 t + ... of all 32 (a permutation of two vectors), so nothing goes through memory.
  * Additions follow the order of the plain code: ascending in k, in f32; products of these types are

@@ -3,7 +3,7 @@
  * The operations of the interpreter, a number each. Their rows are in the .def files of ops/ and cdp/,
  * one for each operation: number, name, types or operands and effects, and the expression where
  * there is one. From a row come the number here, the handler and the entry of the table
- * (rows.h), with which instructions are made (ptx/emit.c) and verified (verify.c). The front
+ * (rows.h), with which instructions are made (ptx/sg_ptx_emit.c) and verified (sg_verify.c). The front
  * end and the native code generators name operations by these numbers, so that a misspelt name
  * does not compile. The name of a number is SG_OP_ and the operation's with '_' for '.'.
  */

@@ -8,7 +8,7 @@
  *
  * The allocation is decided while code is emitted, so it must be the same on all paths to a label:
  * a jump writes back what changed, a label empties the ymm registers. The jumps of fork_jcc() and
- * fork_jmp() write nothing back: the state is kept for join() (avx2/fork.c), or for the code out of
+ * fork_jmp() write nothing back: the state is kept for join() (avx2/sg_avx2_fork.c), or for the code out of
  * line (struct stub). Scratch registers (0 to 7) and masks do not live across labels that several paths
  * reach, nor across instructions of the kernel; to use one that is not valid fails the compilation.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Affine values (jit/memory/affine.c): registers whose lanes keep their distances from lane 0 while a block
+ * Affine values (jit/memory/sg_jit_affine.c): registers whose lanes keep their distances from lane 0 while a block
  * runs, however often it runs, since they are sums and multiples of such registers, of hoisted
  * values and of uniform ones. In a block for all lanes each is a number, its value in lane 0, in
  * w->sums; where lanes are needed, the distances are added.

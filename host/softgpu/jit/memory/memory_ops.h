@@ -70,9 +70,9 @@ void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32
    Jumps to the slow path unless `bytes` bytes lie there. */
 void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
                          u32 align);
-/* Loads of global memory (jit/memory/global_loads.c). */
+/* Loads of global memory (jit/memory/sg_jit_global_loads.c). */
 bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg);
-/* Stores of 8 and 16 bits (jit/memory/small_stores.c). */
+/* Stores of 8 and 16 bits (jit/memory/sg_jit_small_stores.c). */
 bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg);
 
 /* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for

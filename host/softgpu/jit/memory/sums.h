@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of a uniform value and a hoisted one (jit/memory/sums.c), where all lanes run. */
+/* Sums of a uniform value and a hoisted one (jit/memory/sg_jit_sums.c), where all lanes run. */
 #ifndef SG_JIT_SUMS_H
 #define SG_JIT_SUMS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Windows: loads whose lanes are not consecutive, but always at the same distances from each other.
- * For jit/memory/global_loads.c, jit/memory/memory_ops.c and jit/memory/shared_ops.c.
+ * For jit/memory/sg_jit_global_loads.c, jit/memory/sg_jit_memory_ops.c and jit/memory/sg_jit_shared_ops.c.
  */
 #ifndef SG_JIT_WINDOWS_H
 #define SG_JIT_WINDOWS_H
@@ -47,7 +47,7 @@ struct sg_window {
     u32 row;         /* lane distance with a faster path of its own; 0: none */
     u32 site;        /* the load is one from a sum: its index into w->lie; 0: none */
     bool narrow;     /* addresses are 32 bits wide */
-    bool avx2;       /* for jit/avx2/windows.c */
+    bool avx2;       /* for jit/avx2/sg_avx2_windows.c */
     /* a load through the same register before this one, in the same block; NULL: none. as_first:
        both have windows, for the same lanes at the same distances; set last of all. */
     const struct sg_window *first;
@@ -83,7 +83,7 @@ void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u
    (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2 and vector registers
    0 to 6. prefetch: the data of the next warps, too. */
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
-/* The same with AVX2 (jit/avx2/windows.c); size: bytes per lane. */
+/* The same with AVX2 (jit/avx2/sg_avx2_windows.c); size: bytes per lane. */
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);
 /* Fills x with windows at addresses a, as the form `state` needs them. False: some lanes are too far apart. */
 bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* State of hoisting, shared by ptx/hoist/hoist.c and ptx/hoist/uniform.c. */
+/* State of hoisting, shared by ptx/hoist/sg_ptx_hoist.c and ptx/hoist/sg_ptx_uniform.c. */
 #ifndef SG_PTX_HOIST_H
 #define SG_PTX_HOIST_H
 
@@ -20,7 +20,7 @@ enum {
     LOADED,   /* a load whose result is the same in all lanes */
 };
 
-/* Classes of operations: hoist_is_pure() and hoist_is_simple() in hoist.c. */
+/* Classes of operations: hoist_is_pure() and hoist_is_simple() in sg_ptx_hoist.c. */
 enum {
     PLAIN = 1, /* has side effects, or is not known here */
     PURE,
@@ -81,7 +81,7 @@ bool sg_hoist_is_span(const struct hoist *h, uint32_t i);
 
 /*
  * Finds registers with several definitions that are uniform, and assigns slots to them
- * (ptx/hoist/uniform.c). Returns true if it found one.
+ * (ptx/hoist/sg_ptx_uniform.c). Returns true if it found one.
  */
 bool sg_hoist_several(struct hoist *h);
 /* True if register v is defined on every path from instruction `from` to its uses. Also false if

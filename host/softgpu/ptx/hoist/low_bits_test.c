@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of ptx/hoist/low_bits.c against brute force: values of 32 lanes of which something is known go
+ * The rules of ptx/hoist/sg_ptx_low_bits.c against brute force: values of 32 lanes of which something is known go
  * through chains of operations, and what is said of each result has to hold for the 32 results.
  */
 #include "exec/exec_test.h"
@@ -104,7 +104,7 @@ static struct value some_value(void)
     v.low = (struct sg_low){.differ = differ >= v.width ? SG_LOW_ALL : (uint8_t)differ,
                             .zeros = zeros > bits ? SG_LOW_ALL : (uint8_t)zeros,
                             .bits = bits == v.width ? SG_LOW_ALL : (uint8_t)bits};
-    if (constant) { /* as ptx/hoist/hoist.c says it of a constant */
+    if (constant) { /* as ptx/hoist/sg_ptx_hoist.c says it of a constant */
         const uint64_t x = v.lane[0];
 
         v.low = (struct sg_low){.known = true,

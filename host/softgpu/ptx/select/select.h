@@ -89,7 +89,7 @@ static inline enum sg_type sg_wider(enum sg_type t)
 int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
 
 /*
- * ptx/select/pair.c: true for a vector of 16-bit elements that are processed in pairs. Then words
+ * ptx/select/sg_select_pair.c: true for a vector of 16-bit elements that are processed in pairs. Then words
  * holds a register per pair: loads are split after the load, stores are joined before the store.
  */
 bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
@@ -107,19 +107,19 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
    effect here. */
 enum sg_space sg_take_space(struct sg_dec *d);
 bool sg_take_hints(struct sg_dec *d);
-int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/mbarrier.c */
-int sg_emit_mov(struct sg_dec *d);      /* ptx/select/move.c */
-int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/space.c */
+int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/sg_select_mbarrier.c */
+int sg_emit_mov(struct sg_dec *d);      /* ptx/select/sg_select_move.c */
+int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/sg_select_space.c */
 int sg_emit_isspacep(struct sg_dec *d);
 /* An operation of a barrier object: dst, operand with the address, third operand. */
 int sg_mbar_op(struct sg_dec *d, enum sg_op op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
 /* Stores vec elements of operand `from` at the shared address of operand `to`. */
 int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);
-/* ptx/select/bulk.c: parts of the families cp, st and barrier. */
+/* ptx/select/sg_select_bulk.c: parts of the families cp, st and barrier. */
 int sg_emit_bulk(struct sg_dec *d);
 int sg_emit_st_async(struct sg_dec *d);
 int sg_emit_red(struct sg_dec *d);
-int sg_emit_atom(struct sg_dec *d); /* ptx/select/memory.c */
+int sg_emit_atom(struct sg_dec *d); /* ptx/select/sg_select_memory.c */
 int sg_emit_cluster_barrier(struct sg_dec *d);
 
 #endif

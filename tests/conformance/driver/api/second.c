@@ -115,7 +115,7 @@ CASE(second_update, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* More than libcuda and a worker take at one time (stream/host_function.c). */
+/* More than libcuda and a worker take at one time (stream/vcu_host_function.c). */
 #define REFUSALS 16500u
 
 static int runs; /* by atomic accesses */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Grace periods of the software GPU (host/softgpu/memory/grace.c): memory is given away only when no
+ * Grace periods of the software GPU (host/softgpu/memory/sg_grace.c): memory is given away only when no
  * thread can be using it.
  *
  * Two readers look the allocation up and use it, ROUNDS times; the second one passes between two uses

@@ -2,8 +2,8 @@
 /*
  * Sleeping and waking between libcuda and its worker (docs/protocol.md, "Sleeping"), both directions.
  *
- *   libcuda  lib/link/ring.c: publish_tail(), the wait for a reply; transport_sock.c, transport_dev.c
- *   worker   host/backend/worker/main/loop.c: sleep_until_rung(); reply.c: wake()
+ *   libcuda  lib/link/lnk_ring.c: publish_tail(), the wait for a reply; lnk_transport_sock.c, lnk_transport_dev.c
+ *   worker   host/backend/worker/main/wrk_loop.c: sleep_until_rung(); wrk_reply.c: wake()
  *
  * Two threads of the guest make CALLS calls each. Both memories are those of x86 and ARM: a processor may
  * delay its own store (one entry of a store buffer for each shared word) until a full fence. A lost wake-up

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading of modules and libraries on a waiter thread (load.c). */
+/* Loading of modules and libraries on a waiter thread (wrk_call_load.c). */
 #ifndef WRK_LOAD_H
 #define WRK_LOAD_H
 

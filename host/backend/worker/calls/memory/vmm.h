@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Physical memory and multicast objects of a client (vmm.c). */
+/* Physical memory and multicast objects of a client (wrk_call_vmm.c). */
 #ifndef WRK_VMM_H
 #define WRK_VMM_H
 

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compiles the blocks of a kernel. Within a block, chunks of 64 bytes of the register file live in
+ * vector registers (jit/sg_jit_registers.c); they are written back at its end unless no later instruction
+ * reads them (jit/sg_jit_liveness.c).
+ */
+#include "jit/avx2/avx2.h"
+#include "jit/memory/affine.h"
+#include "jit/memory/sums.h"
+#include "jit/ops.h"
+
+#include <cpuid.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef SG_JIT
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool available, use_avx2, use_fp16;
+struct jit_ctl sg_jit_ctl;
+
+/* gcc 12 and clang 14 do not both have a name for it. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
+/* AVX512-FP16, unless VGPU_SOFT_ISA takes it away. clang 14 has no name for it. */
+static bool has_fp16(void)
+{
+    const char *isa = getenv("VGPU_SOFT_ISA");
+    unsigned a, b, c, d;
+
+    return (!isa || strcmp(isa, "avx512")) && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
+}
+
+static void init_compiler(void)
+{
+    const char *env = getenv("VGPU_SOFT_JIT");
+
+    use_avx2 = !strcmp(sg_op_isa(), "avx2") && has_f16c();
+    use_fp16 = !strcmp(sg_op_isa(), "avx512") && has_fp16();
+    if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
+        return;
+    sg_jit_find_init();
+    sg_jit_ctl.bra = sg_op_fn(SG_OP_bra);
+    sg_jit_ctl.bra_if = sg_op_fn(SG_OP_bra_if);
+    sg_jit_ctl.bra_not = sg_op_fn(SG_OP_bra_not);
+    sg_jit_ctl.join = sg_op_fn(SG_OP_join);
+    sg_jit_ctl.brx = sg_op_fn(SG_OP_brx);
+    sg_jit_ctl.exit = sg_op_fn(SG_OP_exit);
+    sg_jit_ctl.exit_if[0] = sg_op_fn(SG_OP_exit_if);
+    sg_jit_ctl.exit_if[1] = sg_op_fn(SG_OP_exit_not);
+    sg_jit_ctl.pred_if = sg_op_fn(SG_OP_pred_if);
+    sg_jit_ctl.pred_not = sg_op_fn(SG_OP_pred_not);
+    sg_jit_ctl.fpmode = sg_op_fn(SG_OP_fpmode);
+    sg_jit_ctl.flat = sg_op_fn(SG_OP_flat);
+    sg_jit_ctl.wsync = sg_op_fn(SG_OP_wsync);
+    sg_jit_ctl.ext = sg_op_fn(SG_OP_ext);
+    sg_jit_ctl.bar[0] = sg_op_fn(SG_OP_bar_sync);
+    sg_jit_ctl.bar[1] = sg_op_fn(SG_OP_bar_arrive);
+    sg_jit_ctl.bar[2] = sg_op_fn(SG_OP_bar_red_popc);
+    sg_jit_ctl.bar[3] = sg_op_fn(SG_OP_bar_red_and);
+    sg_jit_ctl.bar[4] = sg_op_fn(SG_OP_bar_red_or);
+    available = sg_native_on = true;
+}
+
+void sg_jit_init(void)
+{
+    pthread_once(&once, init_compiler);
+}
+
+bool sg_jit_available(void)
+{
+    sg_jit_init();
+    return available;
+}
+
+bool sg_jit_room(struct buf *b)
+{
+    const size_t twice = b->cap ? b->cap * 2 : 65536, cap = twice < b->max ? twice : b->max;
+    u8 *p = b->failed || cap <= b->cap ? NULL : realloc(b->p, cap);
+
+    if (!p) {
+        b->failed = true;
+        return false;
+    }
+    b->p = p;
+    b->cap = cap;
+    return true;
+}
+
+bool sg_jit_claim(struct jit *j, size_t bytes)
+{
+    if (!j->b.failed && bytes <= j->table_room)
+        j->table_room -= bytes;
+    else
+        j->b.failed = true;
+    return !j->b.failed;
+}
+
+/* ---- blocks ---- */
+
+static bool is_bar(sg_fn fn)
+{
+    for (u32 k = 0; k < 5; k++)
+        if (fn == sg_jit_ctl.bar[k])
+            return true;
+    return false;
+}
+
+static bool is_exit_if(sg_fn fn)
+{
+    return fn == sg_jit_ctl.exit_if[0] || fn == sg_jit_ctl.exit_if[1];
+}
+
+/* Marks the starts of blocks with 1 and instructions inside a span with 2. */
+static void find_leaders(struct jit *j)
+{
+    const struct sg_code *c = j->code;
+
+    j->leader[0] = 1;
+    for (u32 i = 0; i < c->ninsns; i++) {
+        const struct sg_insn *in = &c->insns[i];
+
+        if (sg_jit_is_branch(in->fn)) {
+            j->leader[(u32)((s64)i + in->imm)] = 1;
+            j->leader[i + 1] = 1;
+        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx ||
+                   in->fn == sg_jit_ctl.exit) {
+            j->leader[i + 1] = 1;
+        } else if (sg_jit_is_span(in->fn)) {
+            const bool native = sg_jit_is_native_span(c, i);
+
+            for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)
+                j->leader[i + k] = 2;
+            i += in->aux;
+            if (native)
+                j->leader[i + 1] = 1;
+        }
+    }
+    for (u32 k = 0; k < c->ntargets;) {
+        const u32 n = c->targets[k++];
+
+        for (u32 e = k + n; k < e && k < c->ntargets; k++)
+            j->leader[c->targets[k]] = 1;
+    }
+}
+
+/* cvt of f16 or an integer to f32 neither takes nor gives denormals: only rounding matters. */
+static bool harmless_mode(const struct sg_insn *in)
+{
+    return in->aux == 1 && (in->imm & 0x6000) == 0;
+}
+
+static u32 one_insn(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    const struct jop *o;
+    bool pure = false;
+
+    j->cur = i;
+    if (j->affine && sg_jit_affine_insn(j, i))
+        return 1;
+    if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext || (in->fn == sg_jit_ctl.wsync && !j->masked))
+        return 1; /* all lanes are here */
+    if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
+        o = sg_jit_find(in[1].fn, &pure);
+        if (o && (o->arg & NO_MODE))
+            return 1;
+    }
+    if (in->fn == sg_jit_ctl.fpmode && sg_jit_mode(j, i))
+        return 1 + in->aux;
+    if (in->fn == sg_jit_ctl.flat) {
+        o = sg_jit_find(in[1].fn, &pure);
+        j->cur = i + 1;
+        if (o && sg_jit_emit(j, &in[1], o)) {
+            sg_jv_kill_flat(j);
+            sg_jv_unpin(j);
+            return 2;
+        }
+    }
+    if (sg_jit_is_span(in->fn)) {
+        sg_jit_generic(j, i, SG_JUMP);
+        sg_jit_still_low(j, i + 1 + in->aux);
+        return 1 + in->aux;
+    }
+    o = sg_jit_find(in->fn, &pure);
+    if (o && pure && (j->kill[i] & F_DEAD)) /* its result is never read */
+        return 1;
+    j->skip = 0;
+    if (!o || !sg_jit_emit(j, in, o))
+        sg_jit_generic(j, i, SG_NEXT);
+    else
+        sg_jv_kill_flat(j);
+    if (!o)
+        sg_jit_still_low(j, i + 1);
+    sg_jv_unpin(j);
+    return 1 + j->skip;
+}
+
+u32 sg_jit_insn(struct jit *j, u32 i)
+{
+    const u32 n = one_insn(j, i);
+
+    if (j->b.avx2)
+        sg_avx2_done(B(j), j->v.held);
+    return n;
+}
+
+static void compile_block(struct jit *j, u32 first)
+{
+    const struct sg_code *c = j->code;
+    struct buf *b = B(j);
+    u32 i = first;
+
+    sg_jv_forget(j);
+    j->ngroups = 0;
+    j->begin = first;
+    j->sincos = NO_KEY;
+    if (j->affine)
+        sg_jit_affine_begin(j);
+    while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {
+        const struct sg_insn *in = &c->insns[i];
+
+        if (sg_jit_is_branch(in->fn) || is_bar(in->fn) || in->fn == sg_jit_ctl.exit ||
+            in->fn == sg_jit_ctl.brx || (in->fn == sg_jit_ctl.join && j->masked))
+            sg_jit_set_mode(j, c->mxcsr);
+        if (sg_jit_is_branch(in->fn)) {
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 - first);
+            if (in->fn == sg_jit_ctl.bra)
+                sg_jit_go_to(j, i, (u32)((s64)i + in->imm));
+            else
+                sg_jit_branch(j, i);
+            return;
+        }
+        if (is_bar(in->fn) || in->fn == sg_jit_ctl.exit) {
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 - first);
+            if (in->fn == sg_jit_ctl.exit)
+                sg_jit_exit(j, i);
+            else
+                sg_jit_barrier(j, i);
+            return;
+        }
+        if (sg_jit_is_native_span(c, i)) {
+            sg_jit_set_mode(j, c->mxcsr);
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 + in->aux - first);
+            sg_jit_predicated(j, i);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.brx) { /* never comes back here */
+            sg_jit_count(j, i - first);
+            sg_jit_generic(j, i, SG_NEXT);
+            return;
+        }
+        if (in->fn == sg_jit_ctl.join && j->masked) {
+            sg_jv_flush(j);
+            sg_jit_check_waiting(j, i);
+        }
+        i += sg_jit_insn(j, i);
+    }
+    sg_jit_set_mode(j, c->mxcsr);
+    sg_jv_flush(j);
+    sg_jit_count(j, i - first);
+    if (i < c->ninsns)
+        sg_jit_jump_to(j, jmp(b), i);
+    else
+        sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
+}
+
+/* The block twice, if that helps: for lanes whose distances stay the same, then for all others. */
+static void compile_twice(struct jit *j, u32 first)
+{
+    if (!j->masked && sg_jit_affine_find(j, first)) {
+        sg_jit_affine_enter(j);
+        compile_block(j, first);
+        sg_jit_affine_leave(j, first);
+    }
+    compile_block(j, first);
+}
+
+static void emit_entry(struct jit *j)
+{
+    /* the first one aligns RSP */
+    static const u8 push[] = {0x50, 0x55, 0x53, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
+    struct buf *b = B(j);
+    const size_t begin = b->n;
+
+    for (size_t k = 0; k < sizeof(push); k++)
+        put8(b, push[k]);
+    if (b->avx2)
+        sg_avx2_enter(b);
+    j->prologue = (u32)(b->n - begin);
+    alu_reg(b, true, 0x89, G_WARP, RDI);
+    alu_mem(b, true, 0x8b, G_REGS, G_WARP, offsetof(struct sg_warp, base));
+    alu_mem(b, true, 0x8b, G_POOL, G_WARP, offsetof(struct sg_warp, base) + 8);
+    alu_mem(b, true, 0x8b, G_CTA, G_WARP, offsetof(struct sg_warp, cta));
+    mov_imm64(b, G_GEN, (u64)(uintptr_t)&sg_mem_generation);
+}
+
+/* The way in for the interpreter. */
+static void emit_outer_entry(struct jit *j, u32 i)
+{
+    struct buf *b = B(j);
+
+    emit_entry(j);
+    alu_mem_imm8(b, false, 7, G_WARP, offsetof(struct sg_warp, mask), 0xff); /* all lanes? */
+    j->masked = JIT_ALL;
+    sg_jit_jump_to(j, jcc(b, JE), i);
+    sg_jit_cmp_upper(j);
+    j->masked = JIT_LOW;
+    sg_jit_jump_to(j, jcc(b, JE), i);
+    j->masked = JIT_SOME;
+    sg_jit_jump_to(j, jmp(b), i);
+}
+
+static void common_exit(struct jit *j)
+{
+    static const u8 pop[] = {0xc5, 0xf8, 0x77, /* vzeroupper */
+                             0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5b, 0x5d, 0x59, 0xc3};
+
+    if (j->b.avx2)
+        sg_avx2_leave(B(j));
+    for (size_t k = 0; k < sizeof(pop); k++)
+        put8(B(j), pop[k]);
+}
+
+/* The jumps to a stub. AVX2: each saves what only ymm registers hold, which is mostly the same at all of them. */
+static void land_in_stub(struct jit *j, const struct stub *s)
+{
+    struct buf *b = B(j);
+    size_t to_common[16];
+    u32 n = 0;
+
+    for (u32 k = 0; k < s->njumps; k++) {
+        land(b, s->jumps[k]);
+        if (!b->avx2 ||
+            (k + 1 < s->njumps && !memcmp(s->unsaved[k], s->unsaved[k + 1], sizeof(s->unsaved[k]))))
+            continue;
+        sg_avx2_save(b, s->unsaved[k]);
+        if (k + 1 < s->njumps)
+            to_common[n++] = jmp(b);
+    }
+    for (u32 k = 0; k < n; k++)
+        land(b, to_common[k]);
+}
+
+/* The checked way of a memory access: everything to memory, the handler, everything back. */
+static void emit_stub(struct jit *j, const struct stub *s)
+{
+    struct buf *b = B(j);
+
+    j->masked = s->masked;
+    if (b->avx2)
+        sg_avx2_done(b, 0);
+    land_in_stub(j, s);
+    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
+        if (s->v.dirty >> i & 1)
+            sg_jv_store(j, i, s->v.key[i]);
+    sg_jit_sums_save(j, s->sums, s->nsums);
+    if (s->leave) { /* behind the instruction: at a block's first one the interpreter would come back here */
+        sg_jit_call_handler(j, s->insn, ": a lane wraps around");
+        sg_jit_count(j, s->insn + 1 - s->begin);
+        sg_jit_leave_at(j, s->insn + 1, SG_JUMP);
+        return;
+    }
+    if (s->window) {
+        sg_jit_call_begin(j, s->insn);
+        mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
+        sg_jit_call_end(j, s->window->site ? (u64)(uintptr_t)sg_jit_sum_learn
+                                           : (u64)(uintptr_t)sg_jit_window_learn);
+    }
+    for (u32 k = 0; k < s->n; k++) {
+        sg_jit_call_handler(j, s->insn + k, ": not all in one place");
+        alu_reg(b, false, 0x85, RAX, RAX);
+        sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
+    }
+    for (u32 i = V_SCRATCH; i < V_COUNT; i++) {
+        if (!(s->after.held >> i & 1) || (s->aliases >> i & 1))
+            continue;
+        if (b->avx2)
+            sg_avx2_reload(b, i, s->after.key[i] >> 31 ? G_POOL : G_REGS,
+                           (s32)(s->after.key[i] & 0x7fffffffu));
+        else
+            sg_jv_load(j, i, s->after.key[i]);
+    }
+    for (u32 i = 0; i < AVX2_YMM && b->avx2; i++) {
+        const u32 half = s->kept[i] - 1u, v = half >> 1 & (V_COUNT - 1), key = s->after.key[v];
+
+        if (s->kept[i] && (s->after.held >> v & 1))
+            sg_avx2_fill(b, i, half, s->aliases >> v & 1, key >> 31 ? G_POOL : G_REGS,
+                         (s32)(key & 0x7fffffffu));
+    }
+    patch(b, jmp(b), s->back);
+}
+
+/* Compiles the code that runs ahead of blocks as a separate function. Returns its start. */
+static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
+{
+    static const u8 none[] = {0x31, 0xc0}; /* xor eax, eax: SG_NEXT */
+    const size_t at = j->b.n;
+    struct sg_code *c = j->code, list = *c;
+    u8 *kill = j->kill;
+
+    list.insns = a->insns;
+    list.ninsns = a->n;
+    j->kill = calloc((size_t)a->n + 1, 1); /* all that it gives is wanted */
+    j->b.failed |= !j->kill;
+    j->code = &list;
+    j->masked = JIT_ALL;
+    j->ahead_of = true;
+    emit_entry(j);
+    sg_jv_forget(j);
+    for (u32 i = 0; i < a->n && !j->b.failed;)
+        i += sg_jit_insn(j, i);
+    sg_jit_set_mode(j, c->mxcsr);
+    sg_jv_flush(j);
+    for (size_t k = 0; k < sizeof(none); k++)
+        put8(B(j), none[k]);
+    sg_jit_jump_to(j, jmp(B(j)), JIT_EXIT);
+    free(j->kill);
+    j->kill = kill;
+    j->code = c;
+    j->ahead_of = false;
+    return at;
+}
+
+/* ---- a kernel ---- */
+
+void sg_jit_complete(struct jit *j)
+{
+    bool whole = true;
+
+    for (u32 k = 0; k < j->nstubs; k++)
+        whole &= j->stubs[k].back && j->stubs[k].njumps;
+    for (u32 k = 0; k < j->njumps; k++) {
+        const struct jump *p = &j->jumps[k];
+
+        whole &=
+            p->insn < j->code->ninsns ? j->entry[p->masked][p->insn] != 0 : UINT32_MAX - p->insn < JIT_COMMON;
+    }
+    j->b.failed |= !whole;
+}
+
+static void compile_code(struct jit *j)
+{
+    struct sg_code *c = j->code;
+    size_t common[JIT_COMMON];
+
+    find_leaders(j);
+    sg_jit_find_kills(j);
+    for (u32 i = 0; i < c->ninsns && !j->b.failed; i++) {
+        if (j->leader[i] != 1)
+            continue;
+        j->outside[i] = j->b.n + 1;
+        emit_outer_entry(j, i);
+    }
+    for (u32 n = 0; n < JIT_VERSIONS * c->ninsns && !j->b.failed; n++) { /* blocks of one version together */
+        const u32 i = n % c->ninsns;
+
+        if (j->leader[i] != 1)
+            continue;
+        j->masked = (u8)(n / c->ninsns);
+        sg_jit_fall_through(j, i);
+        j->entry[j->masked][i] = j->b.n;
+        compile_twice(j, i);
+    }
+    for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
+        j->ahead[k] = c->ahead[k].n ? compile_ahead(j, &c->ahead[k]) + 1 : 0;
+    for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
+        emit_stub(j, &j->stubs[k]);
+    sg_jit_common(j, common);
+    common[0] = j->b.n;
+    common_exit(j);
+    sg_jit_complete(j);
+    if (j->b.failed)
+        return;
+    for (u32 k = 0; k < j->npatterns; k++) {
+        patch(B(j), j->patterns[k].at, j->b.n);
+        for (u32 i = 0; i < 16; i++)
+            put8(B(j), j->patterns[k].bytes[i]);
+    }
+    for (u32 k = 0; k < j->njumps; k++) {
+        const struct jump *p = &j->jumps[k];
+
+        patch(B(j), p->at, p->insn < c->ninsns ? j->entry[p->masked][p->insn] : common[UINT32_MAX - p->insn]);
+    }
+}
+
+void sg_jit_make(struct jit *j)
+{
+    struct sg_code *c = j->code;
+    u8 *at = NULL;
+
+    j->mode = j->mxcsr = c->mxcsr;
+    j->leader = calloc((size_t)c->ninsns + 1, 1);
+    j->kill = calloc((size_t)c->ninsns + 1, 1);
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        j->entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    j->outside = calloc((size_t)c->ninsns + 1, sizeof(*j->outside));
+    c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
+    j->addresses = sg_code_addresses(c);
+    if (j->leader && j->addresses && j->kill && j->entry[0] && j->entry[1] && j->entry[2] && j->outside &&
+        c->handlers) {
+        compile_code(j);
+        at = j->b.failed ? NULL : sg_jit_mem_put(j->b.p, j->b.n);
+    }
+    if (at) {
+        c->jit = at;
+        c->jit_bytes = j->b.n;
+        c->windows = j->windows;
+        j->windows = NULL;
+        c->affine = j->affines;
+        c->native_bytes = j->native_bytes;
+        j->affines = NULL;
+        for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+            c->ahead[k].native = j->ahead[k] ? (sg_fn)(uintptr_t)(at + j->ahead[k] - 1) : NULL;
+        for (u32 i = 0; i < c->ninsns; i++) {
+            c->handlers[i] = c->insns[i].fn;
+            if (j->outside[i])
+                c->insns[i].fn = (sg_fn)(uintptr_t)(at + j->outside[i] - 1);
+        }
+    } else {
+        free(c->handlers);
+        c->handlers = NULL;
+    }
+    free(j->leader);
+    free(j->addresses);
+    free(j->kill);
+    for (u32 k = 0; k < JIT_VERSIONS; k++)
+        free(j->entry[k]);
+    free(j->outside);
+    sg_jit_windows_free(j->windows);
+    sg_jit_affine_free(j->affines);
+    free(j->stubs);
+    free(j->patterns);
+    free(j->jumps);
+}
+
+void sg_jit_compile(struct sg_code *c)
+{
+    struct avx2_fork forks[AVX2_FORKS] = {0};
+    struct avx2 avx2 = {.forks = forks};
+    struct jit j = {.code = c,
+                    .b.max = JIT_CODE_MAX,
+                    .b.avx2 = use_avx2 ? &avx2 : NULL,
+                    .fp16 = use_fp16,
+                    .table_room = JIT_TABLES_MAX};
+
+    /* branches do not show the targets of real calls, so such kernels are interpreted */
+    if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)
+        return;
+    sg_jit_make(&j);
+    free(j.b.p);
+}
+
+void sg_jit_free(struct sg_code *c)
+{
+    sg_jit_mem_free(c->jit, c->jit_bytes);
+    sg_jit_windows_free(c->windows);
+    sg_jit_affine_free(c->affine);
+    c->windows = NULL;
+    c->affine = NULL;
+    free(c->handlers);
+    free(c->fields);
+    c->jit = NULL;
+    for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
+        c->ahead[k].native = NULL;
+    c->handlers = NULL;
+    c->fields = NULL;
+}
+
+#else
+
+void sg_jit_init(void)
+{
+}
+
+bool sg_jit_available(void)
+{
+    return false;
+}
+
+void sg_jit_compile(struct sg_code *c)
+{
+    (void)c;
+}
+
+void sg_jit_free(struct sg_code *c)
+{
+    free(c->fields);
+    c->fields = NULL;
+}
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queries of events and streams that need no answer of the worker; see wait.h. The results are kept
+ * in a table by handle; of two handles with the same place the later is kept. Lock order: the
+ * table's lock is taken alone, except for the innermost lock of vcu_wait.c; the ring's lock is not
+ * taken under it.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "vgp_calls.h"
+#include "vgp_guest.h"
+#include "../../../protocol/vgp_facts.h"
+#include "../../../protocol/vgp_guest_rt.h"
+
+#define PLACES 256u
+/* Time for which "not ready" is returned without a query. Shorter than the worker polls, so that it
+ * is awake for the next query. */
+#define BELIEVE_NS 60000u
+/* Number of queries after which a program that only queries reads the clock and yields its
+ * processor. */
+#define POLLS 16u
+
+_Atomic uint64_t vcu_query_evidences, vcu_queries_answered;
+
+enum state { ASKED, DONE, WATCHED, RECORDED };
+struct known {
+    uint64_t handle; /* 0: nothing */
+    uint64_t asked;  /* number of the query: an answer to another query is not kept */
+    enum state state;
+    uint32_t sequence; /* of the word */
+    unsigned polls;
+    uint64_t evidence, until_ns;
+    struct vcu_wait_latest latest; /* of a stream */
+    struct vcu_wait_token record;  /* RECORDED: of an event */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct known table[PLACES];
+static uint64_t questions;
+static bool off;
+static _Atomic bool graphs_record; /* launches of graphs record unknown events */
+
+static struct known *query_place(uint64_t handle)
+{
+    return &table[(VGP_HANDLE_INDEX(handle) * 2 + (VGP_HANDLE_TYPE(handle) == VGP_H_STREAM)) % PLACES];
+}
+
+static uint32_t word_of(const struct known *k)
+{
+    return (uint32_t)(k - table) % VGP_WATCHES;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* True if queries of objects of that context may be answered in the guest. */
+static bool may_answer(uint64_t context)
+{
+    const struct vcu_context *c;
+
+    if (off || vcu.worker_minor < 4 || vcu.ring.tap != NULL || vcu_units_watch() ||
+        vcu_thread()->in_callback || atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0 ||
+        __atomic_load_n(&vcu.ring.shared->sticky_result, __ATOMIC_RELAXED) != 0 ||
+        lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS)
+        return false;
+    c = vcu_handle_data(context, VGP_H_CONTEXT);
+    return c != NULL && atomic_load_explicit(&c->base->sticky, memory_order_relaxed) == 0;
+}
+
+static bool query_same(const struct vcu_wait_latest *a, const struct vcu_wait_latest *b)
+{
+    return a->in_stream == b->in_stream && a->elsewhere == b->elsewhere;
+}
+
+/* The worker's answer since then, under the lock; CUDA_ERROR_UNKNOWN if not known. */
+static CUresult look_at_word(struct known *k)
+{
+    uint32_t word = __atomic_load_n(&vcu.ring.shared->watch[word_of(k)], __ATOMIC_ACQUIRE);
+
+    if (word == k->sequence) {
+        k->state = DONE;
+        vcu_query_evidence();
+        return CUDA_SUCCESS;
+    }
+    if (atomic_load_explicit(&vcu_query_evidences, memory_order_acquire) != k->evidence)
+        return CUDA_ERROR_UNKNOWN;
+    if ((++k->polls % POLLS == 0 || word == (k->sequence | VGP_WATCH_ASK)) && now_ns() > k->until_ns)
+        return CUDA_ERROR_UNKNOWN;
+    return CUDA_ERROR_NOT_READY;
+}
+
+static CUresult query_look(uint64_t handle, const struct vcu_wait_latest *latest)
+{
+    struct known *k = query_place(handle);
+    CUresult r = CUDA_ERROR_UNKNOWN;
+    bool tired = false;
+
+    pthread_mutex_lock(&lock);
+    if (k->handle == handle && k->state == RECORDED && vcu_wait_covered(&k->record))
+        k->state = DONE;
+    if (k->handle == handle && k->state == WATCHED) {
+        r = look_at_word(k);
+        tired = r == CUDA_ERROR_NOT_READY && k->polls % POLLS == 0;
+    } else if (k->handle == handle && k->state == DONE) {
+        r = CUDA_SUCCESS;
+    }
+    if (r == CUDA_SUCCESS && !query_same(&k->latest, latest))
+        r = CUDA_ERROR_UNKNOWN; /* work has been put into the stream since */
+    pthread_mutex_unlock(&lock);
+    if (r == CUDA_ERROR_UNKNOWN)
+        return r;
+    if (lnk_ring_notified(&vcu.ring))
+        lnk_ring_drain(&vcu.ring);
+    if (tired)
+        lnk_ring_pause(&vcu.ring); /* without a spare core, the awaited work needs this one */
+    atomic_fetch_add_explicit(&vcu_queries_answered, 1, memory_order_relaxed);
+    return r;
+}
+
+static CUresult query_ask(uint64_t handle, const struct vcu_wait_latest *latest)
+{
+    struct known *k = query_place(handle);
+    uint64_t evidence = atomic_load_explicit(&vcu_query_evidences, memory_order_acquire), mine;
+    uint32_t word = word_of(k), sequence;
+    CUresult r;
+
+    pthread_mutex_lock(&lock);
+    mine = ++questions;
+    sequence = (uint32_t)(mine % (VGP_WATCH_ASK - 1)) + 1;
+    *k = (struct known){.handle = handle,
+                        .asked = mine,
+                        .state = ASKED,
+                        .sequence = sequence,
+                        .evidence = evidence,
+                        .latest = *latest};
+    pthread_mutex_unlock(&lock);
+    if (VGP_HANDLE_TYPE(handle) == VGP_H_EVENT)
+        r = vgp_call_vgpEventWatch((CUevent)(uintptr_t)handle, word, sequence);
+    else
+        r = vgp_call_vgpStreamWatch((CUstream)(uintptr_t)handle, word, sequence);
+    pthread_mutex_lock(&lock);
+    if (k->asked == mine) {
+        k->until_ns = now_ns() + BELIEVE_NS;
+        if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY)
+            k->state = r == CUDA_SUCCESS ? DONE : WATCHED;
+        else
+            memset(k, 0, sizeof(*k));
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* The context may have failed since may_answer(), before the worker was done: the worker's reply then has the error. */
+static bool still_unknown(CUresult r, uint64_t context)
+{
+    return r == CUDA_ERROR_UNKNOWN || (r == CUDA_SUCCESS && !may_answer(context));
+}
+
+CUresult vcu_event_query(CUevent event)
+{
+    const struct vcu_wait_latest none = {0};
+    uint64_t handle = (uintptr_t)event;
+    CUresult r;
+
+    /* The data of an event of other processes is no context. */
+    if (atomic_load_explicit(&graphs_record, memory_order_relaxed) ||
+        !may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)))
+        return vgp_call_cuEventQuery(event);
+    r = query_look(handle, &none);
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)) ? query_ask(handle, &none) : r;
+}
+
+CUresult vcu_stream_query_sent(CUstream stream)
+{
+    uint64_t handle = (uintptr_t)stream;
+    struct vcu_wait_latest latest;
+    CUresult r;
+
+    if (VGP_HANDLE_TYPE(handle) != VGP_H_STREAM || vcu_current_context() == 0 ||
+        vcu_check_context() != CUDA_SUCCESS || !may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)))
+        return vgp_call_cuStreamQuery(stream);
+    latest = vcu_wait_latest(stream);
+    r = query_look(handle, &latest);
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)) ? query_ask(handle, &latest)
+                                                                              : r;
+}
+
+/* ---- what changes the answers ---------------------------------------------------------------- */
+
+#define EVERYTHING UINT64_MAX
+
+uint64_t vcu_query_noted(uint16_t call, const void *args)
+{
+    unsigned facts = vgp_facts(call);
+    const struct vgp_call_facts *f;
+
+    if (facts & VGP_FACT_ENDS_CONTEXT)
+        return EVERYTHING;
+    if (__builtin_expect(call == VGP_vgpGraphEventNode, 0)) { /* launches of its graph record the event */
+        atomic_store(&graphs_record, true);
+        return EVERYTHING;
+    }
+    if (!(facts & VGP_FACT_RECORDS))
+        return 0;
+    f = vgp_call_facts(call);
+    if (vgp_place_get(f->external, args, NULL) != 0)
+        atomic_store(&graphs_record, true);
+    return vgp_place_get(f->records, args, NULL);
+}
+
+void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)
+{
+    struct known *k = query_place(noted);
+
+    pthread_mutex_lock(&lock);
+    if (noted == EVERYTHING)
+        memset(table, 0, sizeof(table));
+    else if (VGP_HANDLE_TYPE(noted) == VGP_H_EVENT)
+        *k = (struct known){.handle = noted, .state = RECORDED, .record = *sent};
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_query_init(void)
+{
+    const char *value = getenv("VGPU_ANSWER_QUERIES");
+
+    off = value != NULL && !strcmp(value, "0");
+}
