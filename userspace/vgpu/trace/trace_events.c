@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/hash/hash.h"
 #include "trace/events.h"
 #include "base/vgpu_cli.h"
 
@@ -285,27 +286,53 @@ static size_t sum_up(const struct vgpu_cli_events *events, const char *filter, s
     return n;
 }
 
+/* ---- reasons ---- */
+
+#define REASONS_MAX 1000u
+#define REASON_SLOTS 4096u /* a power of two, and more than reasons */
+
+/* Texts that were printed, by a keyed hash: the traced program chooses them, and there may be millions. */
+struct reasons {
+    struct {
+        uint64_t hash;
+        const char *text; /* NULL: free */
+    } slot[REASON_SLOTS];
+    size_t n;
+};
+
+/* False: the text was added before. */
+static bool add_reason(struct reasons *r, const char *text)
+{
+    const uint64_t hash = hsh_bytes(0, text, strlen(text));
+    size_t i = hash % REASON_SLOTS;
+
+    for (; r->slot[i].text; i = (i + 1) % REASON_SLOTS)
+        if (r->slot[i].hash == hash && strcmp(r->slot[i].text, text) == 0)
+            return false;
+    r->slot[i].hash = hash;
+    r->slot[i].text = text;
+    r->n++;
+    return true;
+}
+
 /* Prints each text once, in order. */
 static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
 {
-    const char **seen = vgpu_cli_alloc((events->count + 1) * sizeof(*seen));
-    size_t n = 0;
+    struct reasons *r = vgpu_cli_alloc(sizeof(*r));
 
     for (size_t i = 0; i < events->count; i++) {
         const struct vgpu_cli_event *e = &events->list[i];
-        size_t k = 0;
 
-        if (e->type == VGPU_EVENT_CALL || e->type == VGPU_EVENT_RING)
+        if (e->type == VGPU_EVENT_CALL || e->type == VGPU_EVENT_RING || !add_reason(r, e->text))
             continue;
-        while (k < n && strcmp(seen[k], e->text) != 0)
-            k++;
-        if (k < n || n >= 1000)
-            continue;
-        seen[n++] = e->text;
-        fprintf(out, "%s %s: %s%s\n", n == 1 ? "refused or failed:\n " : " ", e->call,
+        if (r->n > REASONS_MAX) {
+            fprintf(out, "  and others: the trace has more than %u\n", REASONS_MAX);
+            break;
+        }
+        fprintf(out, "%s %s: %s%s\n", r->n == 1 ? "refused or failed:\n " : " ", e->call,
                 e->type == VGPU_EVENT_REFUSAL ? "not supported: " : "", e->text);
     }
-    free(seen);
+    free(r);
 }
 
 /* Prints the ring statistics that processes wrote at exit; a killed process has none. */

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "vm/guest_channel.h"
@@ -525,6 +526,44 @@ static void test_trace_without_lines(void **state)
     unlink(path);
 }
 
+/* Reasons that all begin alike, the same ones many times, and more of them than are printed. */
+static void test_trace_of_reasons(void **state)
+{
+    enum { KINDS = 1000, TIMES = 150000, LENGTH = 4000 };
+    static char text[KINDS + 1][LENGTH + 8], out[(KINDS + 9) * (LENGTH + 64)];
+    struct vgpu_cli_events events = {.count = KINDS + TIMES + 2};
+    struct vgpu_cli_event *e;
+    clock_t began;
+    FILE *f;
+
+    (void)state;
+    e = events.list = calloc(events.count, sizeof(*events.list));
+    assert_non_null(e);
+    for (size_t i = 0; i < events.count; i++) {
+        const size_t k = i < KINDS ? i : i < KINDS + TIMES ? KINDS - 1 : KINDS;
+
+        memset(text[k], 'x', LENGTH);
+        snprintf(text[k] + LENGTH, sizeof(text[k]) - LENGTH, "%zu.", k);
+        e[i] =
+            (struct vgpu_cli_event){.type = VGPU_EVENT_REFUSAL, .call = (char[]){"cuFly"}, .text = text[k]};
+    }
+    f = fmemopen(out, sizeof(out), "w");
+    assert_non_null(f);
+    began = clock();
+    vgpu_cli_events_totals(&events, NULL, 0, f);
+    assert_true(clock() - began < 4 * CLOCKS_PER_SEC);
+    fclose(f);
+    for (size_t k = 0; k < 2; k++) {
+        const char *at = strstr(out, k ? "x999." : "x0.");
+
+        assert_non_null(at);
+        assert_null(strstr(at + 1, k ? "x999." : "x0."));
+    }
+    assert_null(strstr(out, "x1000."));
+    assert_non_null(strstr(out, "and others"));
+    free(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_deaf_backend),
         cmocka_unit_test(test_unread_words),
         cmocka_unit_test(test_trace_without_lines),
+        cmocka_unit_test(test_trace_of_reasons),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
