@@ -282,6 +282,43 @@ static void test_connected_socket(void **state)
     assert_int_equal(exit_status(m), 0); /* nobody can follow: it ends with QEMU */
 }
 
+/* The process by which the kernel knows a listening socket. */
+static pid_t listener_of(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct ucred peer = {0};
+    socklen_t size = sizeof(peer);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    assert_int_equal(connect(s, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(getsockopt(s, SOL_SOCKET, SO_PEERCRED, &peer, &size), 0);
+    close(s);
+    return peer.pid;
+}
+
+/* Whoever made the socket of --fd may have ended: the broker listens itself, so that no other one takes its path.
+ * A service manager's socket remains the manager's. */
+static void test_listener_of_socket(void **state)
+{
+    static const char *const fd[] = {"--fd", "3", NULL};
+    struct manager *m = *state;
+
+    m->fds[0] = unix_socket(m->path, SOCK_SEQPACKET);
+    start(m, fd);
+    assert_true(said(m, "READY=1"));
+    assert_int_equal(listener_of(m->path), m->pid);
+    kill(m->pid, SIGTERM);
+    assert_int_equal(exit_status(m), 0);
+    vgb_close(&m->fds[0]);
+    unlink(m->path);
+    m->fds[0] = unix_socket(m->path, SOCK_SEQPACKET);
+    m->listen_fds = "1";
+    start(m, none);
+    assert_true(said(m, "READY=1"));
+    assert_int_equal(listener_of(m->path), getpid());
+}
+
 static void test_watchdog(void **state)
 {
     struct manager *m = *state;
@@ -421,6 +458,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_activation_with_both_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_connected_socket, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_listener_of_socket, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_watchdog, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_manager_that_is_gone, set_up, tear_down),

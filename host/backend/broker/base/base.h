@@ -304,8 +304,9 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
 
 /* Mode of a socket for its owner alone; access for other users is the owner's decision. */
 #define BRK_LISTEN_OWNER 0600
-/* Creates a listening unix socket at `path`, replacing a stale one. `type`: SOCK_*; `mode`: of its
- * file. Descriptor or -errno. */
+#define BRK_LISTEN_QUEUE 64 /* connections that wait for accept(2) */
+/* Creates a listening unix socket at `path`, replacing one whose listening process has ended. `type`:
+ * SOCK_*; `mode`: of its file. Descriptor or -errno. */
 int brk_listen_unix(const char *path, int type, mode_t mode);
 
 /* ---- brk_lines.c ---- */

@@ -4,9 +4,11 @@
 #include "base.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -15,6 +17,37 @@ static bool is_socket(const char *path)
     struct stat st;
 
     return !lstat(path, &st) && S_ISSOCK(st.st_mode);
+}
+
+/*
+ * True if the process that called listen(2) has ended. After a SIGKILL of a broker, a child of it that a
+ * system call keeps (thread.c) still has the descriptors: connect(2) succeeds, and nothing accepts.
+ * A process of another namespace of processes counts as alive.
+ */
+static bool listener_has_ended(int connected)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    struct pollfd p = {.events = POLLIN};
+    bool ended;
+
+    if (getsockopt(connected, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0)
+        return false;
+    p.fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    if (p.fd < 0)
+        return errno == ESRCH;
+    ended = poll(&p, 1, 0) == 1; /* also while its parent has not waited for it */
+    close(p.fd);
+    return ended;
+}
+
+/* True if the socket's file is left over from an earlier broker. A listener need not accept. */
+static bool is_left_over(const char *path, int probe, const struct sockaddr_un *a)
+{
+    const bool connected = !connect(probe, (const struct sockaddr *)a, sizeof(*a));
+
+    /* Of a file that is no socket, and of a link to one, the kernel says the same: it is not ours to remove. */
+    return (connected ? listener_has_ended(probe) : errno == ECONNREFUSED) && is_socket(path);
 }
 
 int brk_listen_unix(const char *path, int type, mode_t mode)
@@ -28,14 +61,7 @@ int brk_listen_unix(const char *path, int type, mode_t mode)
     probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0)
         return -errno;
-    /* A socket file without a listener is left over from an earlier broker. A listener need not
-     * accept. */
-    if (!connect(probe, (struct sockaddr *)&a, sizeof(a)) || errno == EAGAIN) {
-        close(probe);
-        return -EADDRINUSE;
-    }
-    /* Of any other file the kernel says the same: it is not ours to remove. */
-    if (errno == ECONNREFUSED && is_socket(path))
+    if (is_left_over(path, probe, &a))
         unlink(path);
     close(probe);
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -43,7 +69,7 @@ int brk_listen_unix(const char *path, int type, mode_t mode)
         return -errno;
     /* Mode set by bind(2): chmod(2) of the path could follow a link that replaced the socket. */
     mode_t old = umask(~mode & 0777);
-    int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
+    int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, BRK_LISTEN_QUEUE) ? -errno : 0;
     umask(old);
     if (r) {
         close(fd);

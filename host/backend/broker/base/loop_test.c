@@ -3,7 +3,9 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +15,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -181,11 +185,56 @@ static void test_file_is_kept(void **state)
     rmdir(dir);
 }
 
+/* Listens, and has a child with its descriptors, as system calls that do not return have. */
+static void listen_and_share(const char *path, int ready)
+{
+    int fd = brk_listen_unix(path, SOCK_STREAM, BRK_LISTEN_OWNER);
+    pid_t child = fd < 0 ? fd : (pid_t)syscall(SYS_clone, CLONE_FILES, NULL, NULL, NULL, NULL);
+
+    if (child && write(ready, &child, sizeof(child)) != sizeof(child))
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+/* A broker that was killed while a child of it makes a system call: the child has its listening socket. */
+static void test_listener_has_ended(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char dir[] = "/tmp/vgb-loop-XXXXXX";
+    pid_t broker, child = 0;
+    int ready[2], fd;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    broker = fork();
+    if (!broker)
+        listen_and_share(a.sun_path, ready[1]);
+    assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
+    assert_true(child > 0);
+    assert_int_equal(brk_listen_unix(a.sun_path, SOCK_STREAM, BRK_LISTEN_OWNER), -EADDRINUSE);
+    assert_int_equal(kill(broker, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)broker, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+    close(connected(&a));                                            /* the child keeps it open */
+    fd = brk_listen_unix(a.sun_path, SOCK_STREAM, BRK_LISTEN_OWNER); /* not waited for yet */
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(broker, NULL, 0), broker);
+    close(ready[0]);
+    close(ready[1]);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_shut_down),
                                        cmocka_unit_test(test_path_is_kept),
-                                       cmocka_unit_test(test_file_is_kept)};
+                                       cmocka_unit_test(test_file_is_kept),
+                                       cmocka_unit_test(test_listener_has_ended)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -190,7 +191,12 @@ static int take_fd(struct brk_options *o, const char *arg)
     if (!parse_number(arg, 3, 1 << 20, &n))
         return options_bad("--fd", arg, "a descriptor number from 3 is needed");
     wrong = brk_inherit(o, (int)n);
-    return wrong ? options_bad("--fd", arg, wrong) : -1;
+    if (wrong)
+        return options_bad("--fd", arg, wrong);
+    /* The process that made the socket may have ended, and another broker would take the path for left over: this
+     * process listens. Fails for a connected socket. A service manager's socket remains the manager's. */
+    (void)listen((int)n, BRK_LISTEN_QUEUE);
+    return -1;
 }
 
 static int take_log_level(struct brk_options *o, const char *arg)
