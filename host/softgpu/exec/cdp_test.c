@@ -4,6 +4,7 @@
 #include "exec/exec_test.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define HEAD HEAD_OF("80")
 #define HEAD_OF(target) \
@@ -389,6 +390,32 @@ static void node_updates(void)
         (const uint32_t[]){801, 801, 801, 801, 0}, 5, 1);
 }
 
+/* A memset of 2^62 slices, all at the same place, whose rows count like instructions. */
+static void endless_rows(void)
+{
+    static const char text[] =
+        PARENT("{ .param .align 8 .b8 p[32]; .param .b32 v; .param .align 8 .b8 e[24]; .param .b64 s;\n"
+               ".param .b32 q; st.param.b64 [p], %rd1; st.param.b64 [p+8], 8; st.param.b64 [p+16], 8;\n"
+               "st.param.b64 [p+24], 0; st.param.b32 [v], 1; st.param.b64 [e], 4; st.param.b64 [e+8], 1;\n"
+               "st.param.b64 [e+16], 0x4000000000000000; st.param.b64 [s], 0;\n"
+               "call.uni (q), __cudaCDP2Memset3DAsync_ptsz, (p, v, e, s); ld.param.b32 %r1, [q]; }\n");
+    uint32_t *out = tm_alloc(4096);
+    struct sg_fault f = {0};
+    struct tk t;
+    int r = -1;
+
+    if (tk_open(&t, text, "parent")) {
+        t_watchdog = 20000;
+        alarm(60); /* else for ever */
+        r = tk_run(&t, 1, 1, &out, &f);
+        alarm(0);
+        t_watchdog = 0;
+        tk_close(&t);
+    }
+    t_result("the watchdog counts rows", r == 702, "%d: %s %s", r, f.message, t.diag.message);
+    tm_free_all();
+}
+
 int main(void)
 {
     order();
@@ -400,5 +427,6 @@ int main(void)
     wrong();
     many_errors();
     endless();
+    endless_rows();
     return t_end("softgpu nested launches");
 }

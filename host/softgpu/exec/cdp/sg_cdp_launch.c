@@ -394,8 +394,7 @@ void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
     *l->children->taken += instructions + 1;
 }
 
-/* 0 if the children of a grid may begin, else the error. A running grid checks that itself. */
-static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken)
+int sg_cdp_may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken)
 {
     bool late = l->max_instructions && taken >= l->max_instructions;
 
@@ -403,7 +402,7 @@ static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
         return 0;
     memset(fault, 0, sizeof(*fault));
     fault->result = late ? SG_ERR_TIMEOUT : SG_ERR_FAILED;
-    snprintf(fault->message, sizeof(fault->message), "%s, before what a kernel launched began",
+    snprintf(fault->message, sizeof(fault->message), "%s, before what a kernel launched has ended",
              late ? "the launch took too many instructions" : "the launch was aborted");
     return fault->result;
 }
@@ -421,11 +420,11 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
 
         if (c->tail != tail)
             continue;
-        r = may_go_on(l, fault, *k->taken);
+        r = sg_cdp_may_go_on(l, fault, *k->taken);
         if (r)
             break;
         if (!c->kernel) {
-            r = sg_cdp_run_memory(l, fault, c);
+            r = sg_cdp_run_memory(l, fault, c, k->taken);
             continue;
         }
         one.kernel = c->kernel;

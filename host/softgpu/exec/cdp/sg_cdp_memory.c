@@ -269,21 +269,32 @@ static bool run_row(const struct sg_launch *l, struct sg_fault *fault, const str
     return true;
 }
 
-int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c)
+/* The limit of instructions and the end of the context hold for the rows as for the threads of a grid. */
+static int row_may_run(const struct sg_launch *l, struct sg_fault *fault, uint64_t *taken)
 {
-    bool ok = true;
+    const int r = sg_cdp_may_go_on(l, fault, *taken);
+
+    ++*taken;
+    return r;
+}
+
+int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c,
+                      uint64_t *taken)
+{
+    int r = 0;
 
     if (!c->width || !c->height)
         return 0;
-    /* A copy of billions of rows ends early with its context. */
-    for (u64 slice = 0; ok && slice < c->slices && !(l->abort_flag && *l->abort_flag); slice++) {
-        for (u64 row = 0; ok && row < c->height && !(l->abort_flag && *l->abort_flag); row++) {
+    for (u64 slice = 0; !r && slice < c->slices; slice++) {
+        for (u64 row = 0; !r && row < c->height; row++) {
+            r = row_may_run(l, fault, taken);
             sg_grace_enter();
-            ok = run_row(l, fault, c, slice, row);
+            if (!r && !run_row(l, fault, c, slice, row))
+                r = fault->result;
             sg_grace_leave();
         }
     }
-    return ok ? 0 : fault->result;
+    return r;
 }
 
 #include "exec/table/rows.h"
