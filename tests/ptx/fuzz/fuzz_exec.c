@@ -27,6 +27,29 @@ static const char head[] =
     ".extern .shared .align 16 .b8 dyn[];\n"
     ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
     "add.s32 %x2, %x1, 1;\nst.param.b32 [r], %x2;\nret;\n}\n"
+    /* the device runtime: what a body may call, and what it may launch */
+    ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f,"
+    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2MemcpyAsync(.param .b64 t, .param .b64 f,"
+    " .param .b64 n, .param .b32 k, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 t, .param .b32 v,"
+    " .param .b64 n, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Memcpy2DAsync(.param .b64 t, .param .b64 tp, .param .b64 f,"
+    " .param .b64 fp, .param .b64 w, .param .b64 h, .param .b32 k, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Memset2DAsync(.param .b64 t, .param .b64 tp, .param .b32 v,"
+    " .param .b64 w, .param .b64 h, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Memcpy3DAsync(.param .b64 p, .param .b64 s);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Memset3DAsync(.param .align 8 .b8 p[32], .param .b32 v,"
+    " .param .align 8 .b8 e[24], .param .b64 s);\n"
+    ".extern .func (.param .b64 r) __cudaCDP2GetErrorString(.param .b32 e);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Malloc(.param .b64 p, .param .b64 n);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2Free(.param .b64 p);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p, .param .b32 f);\n"
+    ".extern .func (.param .b32 r) __cudaCDP2GetLastError();\n"
+    ".extern .func (.param .b32 r) __cudaCDP2FuncGetAttributes(.param .b64 p, .param .b64 f);\n"
+    ".visible .entry child(.param .u64 p0, .param .u32 p1)\n.reqntid 4, 2\n{\n.reg .b32 %r<4>;\n"
+    ".reg .b64 %rd<4>;\nld.param.u64 %rd1, [p0];\nld.param.u32 %r1, [p1];\nst.u32 [%rd1], %r1;\nret;\n}\n"
     ".visible .entry t(.param .u64 p0, .param .u64 p1, .param .u32 p2, .param .f32 p3,\n"
     ".param .align 8 .b8 p4[16])\n{\n.reg .pred %p<8>;\n.reg .b16 %h<16>;\n.reg .b32 %r<32>;\n"
     ".reg .b64 %rd<16>;\n.reg .f32 %f<16>;\n.reg .f64 %fd<8>;\n.reg .b128 %q<4>;\n"
@@ -67,7 +90,7 @@ static void run(struct sg_module *m)
             return;
         sg_module_set_global_address(m, i, (uintptr_t)fz_alloc(g.size ? g.size : 1));
     }
-    l.kernel = sg_module_kernel(m, 0);
+    l.kernel = sg_module_kernel(m, 1); /* the head has the first one */
     if (sg_module_init_globals(m, &d) || sg_kernel_prepare(l.kernel, &d)) {
         say(&d);
         return;
@@ -117,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         say(&d);
         return 0;
     }
-    if (sg_module_kernel_count(m))
+    if (sg_module_kernel_count(m) > 1)
         run(m);
     sg_module_free(m);
     fz_free_all();
