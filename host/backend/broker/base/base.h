@@ -330,6 +330,13 @@ struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int key);
  */
 int brk_lines_key_of_peer(int fd);
 
+/* ---- brk_lock.c ---- */
+
+/* Locks the file of a descriptor against other processes until brk_lock_drop() or the end of this process,
+ * also if children with its descriptors stay. One lock at a time. 0, or -errno: EWOULDBLOCK if another has it. */
+int brk_lock_take(int fd);
+void brk_lock_drop(void);
+
 /* ---- brk_thread.c ---- */
 
 /* Runs fn() beside the loop, for a system call that may hold it up: in a child process that shares the

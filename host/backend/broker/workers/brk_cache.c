@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -30,7 +29,7 @@
 
 #define EMPTY_AT_ONCE 1024u /* entries removed per round of the loop */
 
-static int kept_fd = -1; /* --jit-cache-dir, locked */
+static int kept_fd = -1; /* --jit-cache-dir, under brk_lock_take() */
 static bool emptying;
 static struct vgb_ratelimit limit;
 
@@ -62,7 +61,7 @@ uid_t brk_give_to_workers(int fd)
 static int open_kept(const char *dir)
 {
     char folder[PATH_MAX + sizeof(KEPT)];
-    int status = BRK_EXIT_USAGE;
+    int status = BRK_EXIT_USAGE, r;
     struct stat st;
 
     mkdir(dir, 0711);
@@ -73,15 +72,21 @@ static int open_kept(const char *dir)
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir, brk_unit_error(errno));
     } else if (st.st_uid != geteuid()) {
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s is no folder of this user's", dir, folder);
-    } else if (flock(kept_fd, LOCK_EX | LOCK_NB)) {
+    } else if ((r = brk_lock_take(kept_fd))) {
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir,
-                errno == EWOULDBLOCK ? "another vgpu-backend uses it; VMs never share one" : strerror(errno));
+                r == -EWOULDBLOCK ? "another vgpu-backend uses it; VMs never share one" : strerror(-r));
         status = BRK_EXIT_ERROR; /* the other broker may be about to exit */
     } else {
         return 0;
     }
     vgb_close(&kept_fd);
     return status;
+}
+
+static void leave_kept(void)
+{
+    brk_lock_drop();
+    vgb_close(&kept_fd);
 }
 
 /* An attacker who controls a worker chooses the code it leaves in a shared cache. Programs of this
@@ -114,7 +119,7 @@ int brk_cache_start(void)
     if (fd < 0) {
         vgb_log(VGB_WARN, "no file system for compiled code can be made (%s): each worker compiles anew",
                 strerror(errno));
-        vgb_close(&kept_fd);
+        leave_kept();
         return 0;
     }
     l.owner = brk_give_to_workers(fd);
@@ -158,5 +163,5 @@ void brk_cache_stop(void)
     if (brk_opt.cache_fd >= 0 && kept_fd >= 0)
         brk_tree_copy(brk_opt.cache_fd, kept_fd, &l);
     vgb_close(&brk_opt.cache_fd);
-    vgb_close(&kept_fd);
+    leave_kept();
 }
