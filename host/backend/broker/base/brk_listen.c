@@ -21,7 +21,7 @@ static bool is_socket(const char *path)
 
 /*
  * True if the process that called listen(2) has ended. After a SIGKILL of a broker, a child of it that a
- * system call keeps (thread.c) still has the descriptors: connect(2) succeeds, and nothing accepts.
+ * system call keeps (brk_thread.c) still has the descriptors: connect(2) succeeds, and nothing accepts.
  * A process of another namespace of processes counts as alive.
  */
 static bool listener_has_ended(int connected)

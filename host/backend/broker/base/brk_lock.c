@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A lock of a file that ends with this process. A child that a system call keeps beyond SIGKILL shares the
- * broker's descriptors (thread.c), and the kernel keeps a lock of flock(2) as long as one of them is open. A
+ * broker's descriptors (brk_thread.c), and the kernel keeps a lock of flock(2) as long as one of them is open. A
  * thread with a table of descriptors of its own, which no child shares, therefore holds it.
  */
 #define _GNU_SOURCE
