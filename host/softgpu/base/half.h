@@ -15,6 +15,7 @@
 #define SG_H_RP 32
 #define SG_H_SATFINITE 64 /* the largest finite number instead of infinity */
 #define SG_H_RNA 128      /* ties away from zero */
+#define SG_H_OOB 256      /* of fma: 0 where a or b is the NaN of elements outside a tensor */
 
 static inline float sg_f16_to_f32(uint16_t h)
 {

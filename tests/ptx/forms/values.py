@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs the instructions of a list on a GPU and compares the results: values.py LIST LIBRARY.
+"""Runs the instructions of lists on a GPU and compares the results: values.py LIBRARY LIST...
 
-The list's results follow from the PTX ISA alone, so LIBRARY may be the software GPU or NVIDIA's driver.
+The lists' results follow from the PTX ISA alone, so LIBRARY may be the software GPU or NVIDIA's driver.
 """
 
 import ctypes
@@ -16,16 +16,17 @@ def main(args):
     if len(args) < 2:
         print(__doc__)
         return 2
-    cu = forms.Ours(args[1]).cu
+    cu = forms.Ours(args[0]).cu
     out = ctypes.c_uint64()
     if cu.cuMemAlloc_v2(ctypes.byref(out), ctypes.c_size_t(8)):
         raise SystemExit("values: no memory")
     passed = failed = skipped = 0
-    software = os.path.basename(args[1]).startswith("libcuda-soft")  # takes every target up to its own
+    software = os.path.basename(args[0]).startswith("libcuda-soft")  # takes every target up to its own
     capability = [ctypes.c_int(), ctypes.c_int()]
     for value, attribute in zip(capability, (75, 76)):
         cu.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
-    for line in open(args[0], encoding="ascii"):
+    lines = [line for path in args[1:] for line in open(path, encoding="ascii")]
+    for line in lines:
         if line.startswith("#") or not line.strip():
             continue
         expected, body = line.strip().split(" ", 1)

@@ -218,6 +218,11 @@ for name, o, n in (("add", "+", 3), ("sub", "-", 3), ("mul", "*", 3), ("fma.rn",
         op("E" * n, name + ".relu.f16x2", "op16x2('%s', a, b, c, RELU)" % o)
         op("g" * n, name + ".bf16", "opb16('%s', a, b, c, 0)" % o)
         op("g" * n, name + ".relu.bf16", "opb16('%s', a, b, c, RELU)" % o)
+        for r, h, f in (("e", "f16", "op16"), ("g", "bf16", "opb16")):
+            for relu, flag in (("", "0"), (".relu", "RELU")):  # one in eight has the NaN that gives 0
+                op(r + "hhh", "{ .reg .pred q; .reg .b16 t; and.b16 t, %%a, 7; setp.eq.u16 q, t, 7; "
+                   "selp.b16 t, 0x7ff7, %%a, q; fma.rn.oob%s.%s %%d, t, %%b, %%c; }" % (relu, h),
+                   "(a & 7) == 7 || (b & 0x7fff) == 0x7ff7 ? 0 : %s('f', a, b, c, %s)" % (f, flag))
     else:
         op("g" * n, name + ".bf16", "opb16('%s', a, b, c, 0)" % o)
 op("ef", "cvt.rn.f16.f32", "to16((double)f32(a), RN)")

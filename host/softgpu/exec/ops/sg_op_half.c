@@ -181,6 +181,15 @@ static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bo
         LANES r[i] = fma_to_odd(x[i], y[i], z[i]);
 }
 
+/* The NaN that tensor copies fill with, of either sign: with .oob the result is +0. Its bits are not in the PTX ISA;
+   a GPU has them. */
+#define OOB_NAN 0x7ff7u
+
+static inline void clear_oob(const u32 *a, const u32 *b, int shift, u32 *r)
+{
+    LANES r[i] = (a[i] >> shift & 0x7fffu) == OOB_NAN || (b[i] >> shift & 0x7fffu) == OOB_NAN ? 0 : r[i];
+}
+
 static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair)
 {
     const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);
@@ -200,6 +209,8 @@ static int fma_op(struct sg_warp *w, const struct sg_insn *in, bool bf, int pair
         finish_half(r, flags, bf);
         narrow_half(r, h[k], bf);
         flush_result(h[k], flags, bf);
+        if (flags & SG_H_OOB)
+            clear_oob(pa, pb, k * 16, h[k]);
     }
     if (pair)
         STORE(u32, h[0][i] | h[1][i] << 16);

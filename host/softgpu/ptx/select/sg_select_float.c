@@ -11,6 +11,7 @@
 #define H_RP 32
 #define H_SATFINITE 64
 #define H_RNA 128
+#define H_OOB 256
 
 static const char *round_mod(struct sg_dec *d)
 {
@@ -40,6 +41,7 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
     flags |= sg_mod(d, "sat") ? H_SAT : 0;
     flags |= sg_mod(d, "relu") ? H_RELU : 0;
+    flags |= sg_mod(d, "oob") ? H_OOB : 0;
     sg_mod(d, "abs"); /* part of "xorsign" */
     snprintf(op, sizeof(op), "%s.%s%s%s", base, sg_mod(d, "NaN") ? "nan." : "",
              sg_mod(d, "xorsign") ? "xorsign." : "", sg_type_name(t));
