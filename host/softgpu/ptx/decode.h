@@ -143,19 +143,19 @@ struct sg_named {
 };
 
 struct sg_opcode {
-    char full[96];
+    char full[SG_MAX_OPCODE];
     const char *base;
     uint32_t ntypes, nmods;
     uint8_t types[SG_MAX_TYPES];
     const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, pointing into text */
     bool used[SG_MAX_MODS];
-    char text[96];
+    char text[SG_MAX_OPCODE];
 };
 
 /* A spelling that has been found in the table of forms. */
 #define SG_FORMS_SEEN 128
 struct sg_form_seen {
-    char full[96];
+    char full[SG_MAX_OPCODE];
     uint32_t nops; /* + 1; 0: none */
     bool known;
     bool open; /* .target and .version are sufficient for it */

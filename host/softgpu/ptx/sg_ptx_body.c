@@ -307,7 +307,7 @@ static int parse_insn(struct sg_dec *d)
 {
     struct sg_pred p = {SG_OPND_NONE, false};
     const struct sg_family *f;
-    char text[96];
+    char text[SG_MAX_OPCODE];
 
     d->line = d->l.tok.line;
     d->col = d->l.tok.col;
