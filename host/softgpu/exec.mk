@@ -87,6 +87,7 @@ SG_EXEC_C := \
 	ptx/select/sg_select_space.c \
 	ptx/select/sg_select_memory.c \
 	ptx/select/sg_select_mma.c \
+	ptx/select/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
@@ -178,6 +179,7 @@ SG_EXEC_TESTS := \
 	exec/ops/ldst_test \
 	exec/ops/matrix_test \
 	exec/ops/mma_rare_test \
+	exec/ops/mma_wide_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	jit/code_memory_test \

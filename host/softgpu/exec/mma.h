@@ -16,7 +16,10 @@ enum sg_mma_type {
     SG_MMA_E5M2,
     SG_MMA_E3M2, /* this and below: in the lower 6 bits of a byte, of E2M1 without the lowest two */
     SG_MMA_E2M3,
-    SG_MMA_E2M1
+    SG_MMA_E2M1,
+    SG_MMA_S4, /* this and below: 4 bits, eight to a register */
+    SG_MMA_U4,
+    SG_MMA_E2M1_PACKED
 };
 
 /* A form; rows of a table in exec/sg_types.c. na, nb, nc: registers per lane of a, b, and
@@ -70,6 +73,34 @@ static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type
 
 /* in->aux: index of the form; in->imm: 1: saturate (s32). The registers of a are in d a b c of
    the instruction; three "ext" instructions follow, with those of b, c and d in the same fields. */
+
+/*
+ * A form of mma.wide: products of a sparse a, and products with scales; rows of a table in exec/types.c. m is 16, n 8.
+ * Of a sparse a the registers hold the half that is not zero.
+ */
+struct sg_mma_wide {
+    const char *shape;
+    uint8_t a, b; /* enum sg_mma_type */
+    uint8_t c;    /* 'f': f32, 'h': f16, 'i': s32 */
+    uint8_t k, na, nb, nc;
+    uint8_t lanes; /* of four lanes, those whose metadata count: 1, 2, 4; 0: a is not sparse */
+};
+extern const struct sg_mma_wide sg_mma_wide_forms[];
+const struct sg_mma_wide *sg_mma_wide_of(uint32_t aux); /* NULL: no such form */
+
+/* in->aux: index of the form, sparsity selector, number of scales of a row (0: none), their type; in->imm: 1: saturate.
+   Lists of registers: a, b, c, the metadata of a sparse a, scale, byte and lane selector of a and of b, d. */
+#define SG_WIDE_AUX(form, selector, scales, ue4m3) \
+    ((uint32_t)(form) | (uint32_t)(selector) << 8 | (uint32_t)(scales) << 10 | (uint32_t)(ue4m3) << 13)
+#define SG_WIDE_SELECTOR(aux) ((aux) >> 8 & 3)
+#define SG_WIDE_SCALES(aux) ((aux) >> 10 & 7)
+#define SG_WIDE_UE4M3(aux) ((aux) >> 13 & 1)
+
+/* Lists of registers of an mma, four to an instruction, by the rule of its row; the last is written. Sets the number of
+   registers of each list and returns that of the lists; 0: no such form. */
+#define SG_MMA_LISTS 7
+struct sg_opdef;
+uint32_t sg_mma_lists(const struct sg_opdef *row, uint32_t aux, uint32_t n[SG_MMA_LISTS]);
 
 /* aux of mma.sub: elements of 4 bits, or of 1 bit combined by and or by xor. */
 #define SG_SUB_TALL 1u /* 16 rows, else 8 */

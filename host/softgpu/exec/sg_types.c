@@ -104,3 +104,113 @@ const struct sg_mma_form sg_mma_forms[] = {
     SHALLOW(E5M2, E5M2),
     {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
 };
+
+#undef F
+#undef EIGHTHS
+#undef EIGHTHS_OF
+
+/* ---- mma.sp, mma with .block_scale ---- */
+
+#define F(shape, a, b, c, k, na, nb, lanes) \
+    { \
+        shape, SG_MMA_##a, SG_MMA_##b, c, k, na, nb, (c) == 'h' ? 2 : 4, lanes \
+    }
+#define SMALL(shape, a, b, k) F(shape, a, b, 'i', k, 2, 2, 2)
+#define LARGE(shape, a, b, k) F(shape, a, b, 'i', k, 4, 4, 4)
+#define EIGHTHS(a, b) \
+    F("m16n8k64", a, b, 'f', 64, 4, 4, 4), F("m16n8k64", a, b, 'h', 64, 4, 4, 4), \
+        F("m16n8k32", a, b, 'f', 32, 4, 2, 0)
+#define EIGHTHS_OF(a) EIGHTHS(a, E4M3), EIGHTHS(a, E5M2), EIGHTHS(a, E3M2), EIGHTHS(a, E2M3), EIGHTHS(a, E2M1)
+
+const struct sg_mma_wide sg_mma_wide_forms[] = {
+    F("m16n8k16", F16, F16, 'f', 16, 2, 2, 1),
+    F("m16n8k16", F16, F16, 'h', 16, 2, 2, 1),
+    F("m16n8k32", F16, F16, 'f', 32, 4, 4, 2),
+    F("m16n8k32", F16, F16, 'h', 32, 4, 4, 2),
+    F("m16n8k16", BF16, BF16, 'f', 16, 2, 2, 1),
+    F("m16n8k32", BF16, BF16, 'f', 32, 4, 4, 2),
+    F("m16n8k8", TF32, TF32, 'f', 8, 2, 2, 1),
+    F("m16n8k16", TF32, TF32, 'f', 16, 4, 4, 2),
+    SMALL("m16n8k32", S8, S8, 32),
+    SMALL("m16n8k32", S8, U8, 32),
+    SMALL("m16n8k32", U8, S8, 32),
+    SMALL("m16n8k32", U8, U8, 32),
+    LARGE("m16n8k64", S8, S8, 64),
+    LARGE("m16n8k64", S8, U8, 64),
+    LARGE("m16n8k64", U8, S8, 64),
+    LARGE("m16n8k64", U8, U8, 64),
+    SMALL("m16n8k64", S4, S4, 64),
+    SMALL("m16n8k64", S4, U4, 64),
+    SMALL("m16n8k64", U4, S4, 64),
+    SMALL("m16n8k64", U4, U4, 64),
+    LARGE("m16n8k128", S4, S4, 128),
+    LARGE("m16n8k128", S4, U4, 128),
+    LARGE("m16n8k128", U4, S4, 128),
+    LARGE("m16n8k128", U4, U4, 128),
+    EIGHTHS_OF(E4M3),
+    EIGHTHS_OF(E5M2),
+    EIGHTHS_OF(E3M2),
+    EIGHTHS_OF(E2M3),
+    EIGHTHS_OF(E2M1),
+    F("m16n8k128", E2M1_PACKED, E2M1_PACKED, 'f', 128, 4, 4, 4),
+    F("m16n8k64", E2M1_PACKED, E2M1_PACKED, 'f', 64, 4, 2, 0),
+    {NULL, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+const struct sg_mma_wide *sg_mma_wide_of(uint32_t aux)
+{
+    const uint32_t n = sizeof(sg_mma_wide_forms) / sizeof(sg_mma_wide_forms[0]) - 1,
+                   scales = SG_WIDE_SCALES(aux);
+
+    if ((aux & 255) >= n || aux >> 14 || (scales != 0 && scales != 1 && scales != 2 && scales != 4))
+        return NULL;
+    return &sg_mma_wide_forms[aux & 255];
+}
+
+/* ---- what the verifier asks ---- */
+
+static uint32_t set_lists(uint32_t *n, uint32_t a, uint32_t b, uint32_t c)
+{
+    n[0] = a;
+    n[1] = b;
+    n[2] = n[3] = c;
+    return 4;
+}
+
+static uint32_t wide_lists(uint32_t aux, uint32_t *n)
+{
+    const struct sg_mma_wide *f = sg_mma_wide_of(aux);
+
+    if (!f)
+        return 0;
+    set_lists(n, f->na, f->nb, f->nc);
+    n[3] = f->lanes ? 1 : 0;
+    n[4] = n[5] = SG_WIDE_SCALES(aux) ? 3 : 0;
+    n[6] = f->nc;
+    return 7;
+}
+
+uint32_t sg_mma_lists(const struct sg_opdef *row, uint32_t aux, uint32_t n[SG_MMA_LISTS])
+{
+    const uint32_t tall = aux & SG_SUB_TALL ? 2 : 1, deep = aux & SG_SUB_DEEP ? 2 : 1;
+    const struct sg_mma_form *f = sg_mma_forms;
+
+    switch (row->rule) {
+    case SG_R_MMA:
+        for (uint32_t k = 0; f->shape && k < aux; k++)
+            f++;
+        if (!f->shape || (row->arg == 'i') != (f->c == 'i') || f->c == 'd')
+            return 0;
+        return set_lists(n, f->na, f->nb, f->nc);
+    case SG_R_MMA_F64:
+        return set_lists(n, 1, 1, 2);
+    case SG_R_MMA_F64_16:
+        return aux == 4 || aux == 8 || aux == 16 ? set_lists(n, aux / 2, aux / 4, 4) : 0;
+    case SG_R_MMA_SUB:
+        return set_lists(n, tall * deep, deep, 2 * tall);
+    case SG_R_MMA_WIDE:
+        return wide_lists(aux, n);
+    default:
+        return 0;
+    }
+}

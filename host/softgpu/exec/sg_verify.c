@@ -161,43 +161,23 @@ static bool check_parameter(struct verify *v, uint32_t bytes)
 
 /* ---- matrices ---- */
 
-static bool check_mma(struct verify *v, char what)
+/* Lists of registers from instruction i on, n[] of each; the last is written. */
+static bool check_lists(struct verify *v, uint32_t i, const uint32_t *n, uint32_t lists, uint8_t w)
 {
-    const uint32_t i = v->at, form = v->insns[i].aux;
-    const struct sg_mma_form *f = sg_mma_forms;
-
-    for (uint32_t k = 0; f->shape && k < form; k++)
-        f++;
-    if (!f->shape || (what == 'i') != (f->c == 'i') || f->c == 'd')
-        return not_ok(v, "no form of the operation");
-    return check_registers(v, i, f->na, SG_W_32) && check_registers(v, i + 1, f->nb, SG_W_32) &&
-           check_registers(v, i + 2, f->nc, SG_W_32) && check_registers(v, i + 3, f->nc, SG_W_32 | SG_W_OUT);
+    for (uint32_t k = 0; k < lists; i += lists_of(n[k]), k++)
+        if (!check_registers(v, i, n[k], w | (k + 1 == lists ? SG_W_OUT : 0)))
+            return false;
+    return true;
 }
 
-static bool mma_f64(struct verify *v)
+static bool check_mma(struct verify *v, const struct sg_opdef *row)
 {
-    return check_registers(v, v->at, 1, SG_W_64) && check_registers(v, v->at + 1, 1, SG_W_64) &&
-           check_registers(v, v->at + 2, 2, SG_W_64) && check_registers(v, v->at + 3, 2, SG_W_64 | SG_W_OUT);
-}
+    const bool f64 = row->rule == SG_R_MMA_F64 || row->rule == SG_R_MMA_F64_16;
+    uint32_t n[SG_MMA_LISTS];
+    const uint32_t lists = sg_mma_lists(row, v->insns[v->at].aux, n);
 
-static bool mma_f64_16(struct verify *v)
-{
-    const uint32_t k = v->insns[v->at].aux, b = v->at + lists_of(k / 2);
-
-    if (k != 4 && k != 8 && k != 16)
-        return not_ok(v, "no form of the operation");
-    return check_registers(v, v->at, k / 2, SG_W_64) && check_registers(v, b, k / 4, SG_W_64) &&
-           check_registers(v, b + 1, 4, SG_W_64) && check_registers(v, b + 2, 4, SG_W_64 | SG_W_OUT);
-}
-
-static bool mma_sub(struct verify *v)
-{
-    const uint32_t aux = v->insns[v->at].aux, tall = aux & SG_SUB_TALL ? 2 : 1,
-                   deep = aux & SG_SUB_DEEP ? 2 : 1;
-
-    return check_registers(v, v->at, tall * deep, SG_W_32) && check_registers(v, v->at + 1, deep, SG_W_32) &&
-           check_registers(v, v->at + 2, 2 * tall, SG_W_32) &&
-           check_registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
+    return lists ? check_lists(v, v->at, n, lists, f64 ? SG_W_64 : SG_W_32)
+                 : not_ok(v, "no form of the operation");
 }
 
 /* Number of registers of a matrix; 0: unknown shape or type. */
@@ -224,18 +204,14 @@ static bool wmma_move(struct verify *v, bool load)
 static bool check_wmma(struct verify *v)
 {
     const uint32_t shape = v->insns[v->at].aux & 15, types = (uint32_t)v->insns[v->at].imm;
-    uint32_t at = v->at + 1;
+    uint32_t n[4];
 
     for (uint32_t k = 0; k < 4; k++) {
-        const uint32_t n = matrix_regs(shape, k > 1 ? 'c' : (char)('a' + k), (uint8_t)(types >> (8 * k)));
-
-        if (!n)
+        n[k] = matrix_regs(shape, k > 1 ? 'c' : (char)('a' + k), (uint8_t)(types >> (8 * k)));
+        if (!n[k])
             return not_ok(v, "no matrix that there is");
-        if (!check_registers(v, at, n, SG_W_32 | (k == 3 ? SG_W_OUT : 0)))
-            return false;
-        at += lists_of(n);
     }
-    return true;
+    return check_lists(v, v->at + 1, n, 4, SG_W_32);
 }
 
 /* A part of each lane in c, and in e if it has two registers. */
@@ -485,13 +461,11 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     case SG_R_ATOM128:
         return atom128(v);
     case SG_R_MMA:
-        return check_mma(v, (char)row->arg);
     case SG_R_MMA_F64:
-        return mma_f64(v);
     case SG_R_MMA_F64_16:
-        return mma_f64_16(v);
     case SG_R_MMA_SUB:
-        return mma_sub(v);
+    case SG_R_MMA_WIDE:
+        return check_mma(v, row);
     case SG_R_WMMA:
         return check_wmma(v);
     case SG_R_WMMA_MOVE:

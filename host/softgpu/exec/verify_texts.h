@@ -35,7 +35,8 @@ static const char plain[] = HEAD
     "st.global.u32 [%rd1+160], %v2;\nret;\n}\n";
 
 /* Operands that span more than one instruction. */
-static const char wide[] = HEAD
+static const char wide[] =
+    ".version 9.0\n.target sm_120a\n.address_size 64\n"
     ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
     ".shared .align 16 .b8 s[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\n"
     "mov.u32 %r20, 16;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3,%r4,%r5,%r6}, [%r2];\n"
@@ -51,6 +52,9 @@ static const char wide[] = HEAD
     "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d1,%d2}, {%d3}, {%d1}, {%d1,%d2};\n"
     "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%d1,%d2,%d3,%d4}, {%d5,%d6,%d7,%d8}, {%d9,%d10}, {%d1,%d2,%d3,%d4};\n"
     "mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%r7,%r8,%r9,%r10}, {%r3,%r4}, {%r5}, {%r7,%r8,%r9,%r10};\n"
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0 {%f1,%f2,%f3,%f4}, "
+    "{%r3,%r4,%r5,%r6}, {%r7,%r8,%r9,%r10}, {%f1,%f2,%f3,%f4}, %r1, 0, %r2, {%h1, 1}, %r20, {0, %h2};\n"
+    "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r7,%r8}, {%r3,%r4}, {%r5,%r6}, {%r7,%r8}, %r1, 3;\n"
     "wmma.load.c.sync.aligned.row.m8n8k4.f64 {%d1,%d2}, [%rd1], %r20;\n"
     "mov.b128 %q1, {%rd1, %rd2};\natom.global.exch.b128 %q2, [%rd1], %q1;\natom.global.cas.b128 %q2, [%rd1], %q1, %q2;\n"
     "mbarrier.init.shared.b64 [%r2+512], 1;\nmbarrier.arrive.shared.b64 %rd4, [%r2+512];\n"

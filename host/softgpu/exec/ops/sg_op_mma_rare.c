@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers: matrix instructions that are rare: f64 with 16 rows, f64 fragments of wmma in memory,
- * and elements of 4 and 1 bits. Layouts: PTX ISA 9.7.14 (lane = 4 * group + t).
+ * elements of 4 and 1 bits, a sparse a, and scales. Layouts: PTX ISA 9.7.14 (lane = 4 * group + t).
  */
-#include "exec/ops/handler.h"
-#include "exec/mma.h"
+#include "exec/ops/mma_element.h"
 #include "exec/code.h"
 
 #define GROUP(lane) ((lane) >> 2)
@@ -173,6 +172,187 @@ HANDLER(mma_sub)
         }
     for (u32 r = 0; r < 2 * tall; r++) {
         u32 *d = (u32 *)(uintptr_t)fragment_register(w, in + 3, r);
+
+        for (int i = 0; i < SG_LANES; i++)
+            if (w->wmask >> i & 1)
+                d[i] = out[r][i];
+    }
+    return SG_NEXT;
+}
+
+/* ---- a sparse a, scales ---- */
+
+static u32 wide_bits(u8 type)
+{
+    switch (type) {
+    case SG_MMA_F16:
+    case SG_MMA_BF16:
+        return 16;
+    case SG_MMA_TF32:
+        return 32;
+    case SG_MMA_S4:
+    case SG_MMA_U4:
+    case SG_MMA_E2M1_PACKED:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
+static f64 wide_element(u32 v, u32 part, u8 type)
+{
+    const u32 four = v >> (part * 4 & 31) & 15;
+
+    switch (type) {
+    case SG_MMA_S8:
+        return (s8)(v >> part * 8);
+    case SG_MMA_U8:
+        return (u8)(v >> part * 8);
+    case SG_MMA_S4:
+        return four > 7 ? (f64)four - 16 : (f64)four;
+    case SG_MMA_U4:
+        return (f64)four;
+    case SG_MMA_E2M1_PACKED: /* e2m3 with two zeros behind */
+        return (f64)from_six_bits(four << 2, 3, 1);
+    default:
+        return (f64)fragment_element(v, (int)part, type);
+    }
+}
+
+/*
+ * The column of element c of a row of a sparse a. An index has two bits and is that of an element among four, or of a
+ * pair among four pairs; of tf32, where a pair of halves is an element, the upper index of two tells which of two.
+ * The metadata of a row and of the row 8 below are in one register up to 16 bits of a row, else in two lanes.
+ */
+static u32 sparse_column(const struct sg_mma_wide *f, const u32 *meta, u32 selector, u32 row, u32 c)
+{
+    const u32 bits = wide_bits(f->a),
+              at = bits == 32  ? 4 * c + 2
+                   : bits == 4 ? c / 2 * 2
+                               : 2 * c,
+              low = row >> 3;
+    const u32 *quad = meta + 4 * (row & 7);
+    u32 index;
+
+    if (f->lanes == 1)
+        index = quad[selector] >> (16 * low + at) & 3;
+    else if (bits >= 16)
+        index = quad[2 * (selector & 1) + at / 16] >> (16 * low + at % 16) & 3;
+    else
+        index = quad[(2 * (selector + at / 32) & 2) + low] >> at % 32 & 3;
+    if (bits == 4)
+        return c / 4 * 8 + index * 2 + (c & 1);
+    return bits == 32 ? 2 * c + (index >> 1) : c / 2 * 4 + index;
+}
+
+/* The n scales of a row of a (column of b) that lane has in the registers of list x: scale, byte and lane selector. */
+static void wide_scales(const struct sg_warp *w, const struct sg_insn *x, u32 lane, u32 n, bool ue4m3,
+                        f64 scale[4])
+{
+    const u32 byte = ((const u32 *)fragment_register(w, x, 1))[lane];
+
+    for (u32 s = 0; s < n; s++) {
+        const u32 v = ((const u32 *)fragment_register(w, x, 0))[lane] >> ((byte + s) % 4 * 8) & 255;
+
+        scale[s] = ue4m3 ? (f64)from_e4m3(v & 127) : v == 255 ? __builtin_nan("") : ldexp(1.0, (int)v - 127);
+    }
+}
+
+/* The lane with the scales of a row (column) of those four lanes that have its elements. */
+static u32 scale_lane(const struct sg_warp *w, const struct sg_insn *x, u32 quad, u32 step, u32 low)
+{
+    const u32 selector = ((const u32 *)fragment_register(w, x, 2))[4 * quad];
+
+    return 4 * quad + ((selector * step + low) & 3);
+}
+
+/* Matrices of a product, in f64, where all products and scaled elements are exact. */
+struct wide_product {
+    f64 a[16][64], b[128][8];
+    u8 column[16][64]; /* of an element of a: its row of b */
+    u32 kept;          /* elements of a row of a */
+};
+
+static void wide_spread(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_wide *f,
+                        struct wide_product *p)
+{
+    const struct sg_insn *next = in + 3;
+    const u32 *meta = f->lanes ? fragment_register(w, next++, 0) : NULL;
+    const u32 per = 32 / wide_bits(f->a), scales = SG_WIDE_SCALES(in->aux);
+    const bool ue4m3 = SG_WIDE_UE4M3(in->aux);
+    f64 scale[4];
+
+    p->kept = f->lanes ? f->k / 2u : f->k;
+    for (u32 i = 0; i < SG_LANES; i++) {
+        for (u32 r = 0; r < f->na; r++)
+            for (u32 e = 0; e < per; e++)
+                p->a[GROUP(i) + (r & 1) * 8][(T(i) + (r >> 1) * 4) * per + e] =
+                    wide_element(((const u32 *)fragment_register(w, in, r))[i], e, f->a);
+        for (u32 r = 0; r < f->nb; r++)
+            for (u32 e = 0; e < per; e++)
+                p->b[(T(i) + r * 4) * per + e][GROUP(i)] =
+                    wide_element(((const u32 *)fragment_register(w, in + 1, r))[i], e, f->b);
+    }
+    for (u32 row = 0; row < 16; row++)
+        for (u32 c = 0; c < p->kept; c++)
+            p->column[row][c] = (u8)(meta ? sparse_column(f, meta, SG_WIDE_SELECTOR(in->aux), row, c) : c);
+    if (!scales)
+        return;
+    for (u32 row = 0; row < 16; row++) {
+        wide_scales(w, next, scale_lane(w, next, row & 7, 2, row >> 3), scales, ue4m3, scale);
+        for (u32 c = 0; c < p->kept; c++)
+            p->a[row][c] *= scale[p->column[row][c] / (f->k / scales)];
+    }
+    next++;
+    for (u32 col = 0; col < 8; col++) {
+        wide_scales(w, next, scale_lane(w, next, col, 1, 0), scales, ue4m3, scale);
+        for (u32 k = 0; k < f->k; k++)
+            p->b[k][col] *= scale[k / (f->k / scales)];
+    }
+}
+
+/* The number that replaces c: c plus sum, rounded once. */
+static u32 wide_result(u32 c, f64 sum, u8 type, bool saturate)
+{
+    f32 f;
+
+    if (type == 'i') {
+        const s64 v = (s64)(s32)c + (s64)sum;
+
+        return (u32)(!saturate ? v : v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
+    }
+    if (type == 'h')
+        return sg_f32_to_f16((f32)((f64)sg_f16_to_f32((u16)c) + sum), 0);
+    f = (f32)((f64)f32b(c) + sum);
+    return f != f ? 0x7fffffffu : b32(f);
+}
+
+HANDLER(mma_wide)
+{
+    const struct sg_mma_wide *f = &sg_mma_wide_forms[in->aux & 255];
+    const struct sg_insn *ic = in + 2, *id = in + 3 + (f->lanes != 0) + (SG_WIDE_SCALES(in->aux) ? 2 : 0);
+    u32 out[4][SG_LANES];
+    struct wide_product p;
+
+    wide_spread(w, in, f, &p);
+    for (u32 i = 0; i < SG_LANES; i++) {
+        u32 v[4];
+
+        for (u32 r = 0; r < 4; r++) {
+            const u32 row = GROUP(i) + (r & 2 ? 8 : 0), col = T(i) * 2 + (r & 1);
+            const u32 reg = f->c == 'h' ? r / 2 : r, shift = f->c == 'h' ? r % 2 * 16 : 0;
+            f64 sum = 0.0;
+
+            for (u32 c = 0; c < p.kept; c++)
+                sum += p.a[row][c] * p.b[p.column[row][c]][col];
+            v[r] = wide_result(((const u32 *)fragment_register(w, ic, reg))[i] >> shift, sum, f->c,
+                               in->imm != 0);
+        }
+        for (u32 r = 0; r < f->nc; r++)
+            out[r][i] = f->c == 'h' ? v[2 * r] | v[2 * r + 1] << 16 : v[r];
+    }
+    for (u32 r = 0; r < f->nc; r++) {
+        u32 *d = (u32 *)(uintptr_t)fragment_register(w, id, r);
 
         for (int i = 0; i < SG_LANES; i++)
             if (w->wmask >> i & 1)

@@ -107,6 +107,11 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
    effect here. */
 enum sg_space sg_take_space(struct sg_dec *d);
 bool sg_take_hints(struct sg_dec *d);
+/* ptx/select/sg_select_mma.c: an element type as the handlers of matrix products know it (exec/mma.h); -1: none. */
+int sg_mma_type_of(enum sg_type t);
+/* Puts the n registers of operand i into the fields of an instruction; a single register needs no braces. */
+uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst);
+int sg_emit_mma_wide(struct sg_dec *d); /* ptx/select/sg_select_mma_wide.c */
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/sg_select_mbarrier.c */
 int sg_emit_mov(struct sg_dec *d);      /* ptx/select/sg_select_move.c */
 int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/sg_select_space.c */

@@ -2,7 +2,7 @@
 /* Emitters: matrix instructions of a warp (PTX ISA 9.7.14). */
 #include "ptx/select/select.h"
 
-static int mma_type(enum sg_type t)
+int sg_mma_type_of(enum sg_type t)
 {
     switch (t) {
     case SG_TY_F16:
@@ -32,9 +32,7 @@ static int mma_type(enum sg_type t)
     }
 }
 
-/* Puts the registers of operand i into the fields of an instruction; a single register needs no
-   braces. */
-static uint32_t emit_regs(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
+uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
     struct sg_opel one = {d->ops[i].kind, d->ops[i].v, d->ops[i].imm};
@@ -59,7 +57,7 @@ static uint32_t emit_many(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t 
     uint32_t first = 0;
 
     if (n <= 4)
-        return emit_regs(d, op, i, n, t, dst);
+        return sg_mma_registers(d, op, i, n, t, dst);
     if (whole.kind != SG_O_VEC || whole.nel != n) {
         sg_dec_syntax(d, "%s: operand %u: %u registers expected", d->oc.full, i + 1, n);
         return 0;
@@ -69,7 +67,7 @@ static uint32_t emit_many(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t 
 
         d->ops[i].nel = 4;
         memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
-        at = emit_regs(d, k ? SG_OP_ext : op, i, 4, t, dst);
+        at = sg_mma_registers(d, k ? SG_OP_ext : op, i, 4, t, dst);
         first = k ? first : at;
     }
     d->ops[i] = whole;
@@ -83,9 +81,9 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
 
     sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     i = emit_many(d, SG_OP_mma_f64_m16, 1, k / 2, SG_TY_F64, false);
-    emit_regs(d, SG_OP_ext, 2, k / 4, SG_TY_F64, false);
-    emit_regs(d, SG_OP_ext, 3, 4, SG_TY_F64, false);
-    emit_regs(d, SG_OP_ext, 0, 4, SG_TY_F64, true);
+    sg_mma_registers(d, SG_OP_ext, 2, k / 4, SG_TY_F64, false);
+    sg_mma_registers(d, SG_OP_ext, 3, 4, SG_TY_F64, false);
+    sg_mma_registers(d, SG_OP_ext, 0, 4, SG_TY_F64, true);
     if (!d->err)
         d->insns[i].aux = k;
     return d->err;
@@ -119,13 +117,11 @@ static int check_mma(struct sg_dec *d)
     return 0;
 }
 
-/* No mma of PTX 9.0 has this shape and these types; sparse and scaled ones, and m8n8k4 of f16, exist but are not available. */
+/* No mma of PTX 9.0 has this shape and these types; m8n8k4 of f16 exists but is not available. */
 static int no_such_mma(struct sg_dec *d)
 {
     bool other = d->m->version > 90 || (sg_ty(d, 1) == SG_TY_F16 && sg_mod(d, "m8n8k4"));
 
-    for (uint32_t i = 0; i < d->oc.nmods; i++)
-        other |= !strncmp(d->oc.mods[i], "sp", 2) || !strcmp(d->oc.mods[i], "block_scale");
     return other ? sg_dec_refuse(d, NULL) : sg_dec_syntax(d, "%s: no such shape and types", d->oc.full);
 }
 
@@ -173,11 +169,11 @@ static int emit_mma_sub(struct sg_dec *d)
     aux |= forms[f].aux;
     sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     n = aux & SG_SUB_TALL ? 4 : 2;
-    i = emit_regs(d, SG_OP_mma_sub, 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1), SG_TY_B32,
-                  false);
-    emit_regs(d, SG_OP_ext, 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
-    emit_regs(d, SG_OP_ext, 3, n, SG_TY_B32, false);
-    emit_regs(d, SG_OP_ext, 0, n, SG_TY_B32, true);
+    i = sg_mma_registers(d, SG_OP_mma_sub, 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1),
+                         SG_TY_B32, false);
+    sg_mma_registers(d, SG_OP_ext, 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
+    sg_mma_registers(d, SG_OP_ext, 3, n, SG_TY_B32, false);
+    sg_mma_registers(d, SG_OP_ext, 0, n, SG_TY_B32, true);
     if (!d->err) {
         d->insns[i].aux = aux;
         d->insns[i].imm = sat;
@@ -187,7 +183,7 @@ static int emit_mma_sub(struct sg_dec *d)
 
 static int emit_mma(struct sg_dec *d)
 {
-    int ta = mma_type(sg_ty(d, 1)), tb = mma_type(sg_ty(d, 2));
+    int ta = sg_mma_type_of(sg_ty(d, 1)), tb = sg_mma_type_of(sg_ty(d, 2));
     enum sg_type td = sg_ty(d, 0), tc = sg_ty(d, 3), tr;
     uint8_t c = td == SG_TY_F32   ? 'f'
                 : td == SG_TY_F16 ? 'h'
@@ -198,6 +194,10 @@ static int emit_mma(struct sg_dec *d)
     bool sat;
     uint32_t i;
 
+    for (i = 0; i < d->oc.nmods; i++)
+        if (!strcmp(d->oc.mods[i], "sp") || !strncmp(d->oc.mods[i], "sp::", 4) ||
+            !strcmp(d->oc.mods[i], "block_scale"))
+            return sg_emit_mma_wide(d);
     if (d->oc.ntypes == 2 && sg_mod(d, "sync")) {
         sg_mod(d, "aligned");
         return emit_mma_sub(d);
@@ -225,14 +225,14 @@ static int emit_mma(struct sg_dec *d)
         return sg_dec_syntax(d, "%s: no such shape of these types", d->oc.full);
     sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
-    i = emit_regs(d,
-                  c == 'i'   ? SG_OP_mma_int
-                  : c == 'd' ? SG_OP_mma_f64
-                             : SG_OP_mma_float,
-                  1, f->na, tr, false);
-    emit_regs(d, SG_OP_ext, 2, f->nb, tr, false);
-    emit_regs(d, SG_OP_ext, 3, f->nc, tr, false);
-    emit_regs(d, SG_OP_ext, 0, f->nc, tr, true);
+    i = sg_mma_registers(d,
+                         c == 'i'   ? SG_OP_mma_int
+                         : c == 'd' ? SG_OP_mma_f64
+                                    : SG_OP_mma_float,
+                         1, f->na, tr, false);
+    sg_mma_registers(d, SG_OP_ext, 2, f->nb, tr, false);
+    sg_mma_registers(d, SG_OP_ext, 3, f->nc, tr, false);
+    sg_mma_registers(d, SG_OP_ext, 0, f->nc, tr, true);
     if (!d->err) {
         d->insns[i].aux = (uint32_t)(f - sg_mma_forms);
         d->insns[i].imm = sat;
@@ -338,7 +338,7 @@ static void emit_exts(struct sg_dec *d, uint32_t i, uint32_t n, bool dst)
     struct sg_opnd whole = d->ops[i];
 
     if (n <= 4) {
-        emit_regs(d, SG_OP_ext, i, n, SG_TY_B32, dst);
+        sg_mma_registers(d, SG_OP_ext, i, n, SG_TY_B32, dst);
         return;
     }
     if (whole.kind != SG_O_VEC || whole.nel != n) {
@@ -348,7 +348,7 @@ static void emit_exts(struct sg_dec *d, uint32_t i, uint32_t n, bool dst)
     for (uint32_t k = 0; k < n; k += 4) {
         d->ops[i].nel = 4;
         memcpy(d->ops[i].el, whole.el + k, 4 * sizeof(whole.el[0]));
-        emit_regs(d, SG_OP_ext, i, 4, SG_TY_B32, dst);
+        sg_mma_registers(d, SG_OP_ext, i, 4, SG_TY_B32, dst);
     }
     d->ops[i] = whole;
 }
@@ -367,7 +367,7 @@ static int wmma_type(enum sg_type t, bool acc)
 {
     if (acc)
         return t == SG_TY_F32 ? 'f' : t == SG_TY_F16 ? 'h' : t == SG_TY_S32 ? 'i' : -1;
-    return t == SG_TY_F64 ? -1 : mma_type(t);
+    return t == SG_TY_F64 ? -1 : sg_mma_type_of(t);
 }
 
 /* wmma.load.x d, [p]{, stride} and wmma.store.d [p], c{, stride} */
@@ -472,10 +472,10 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
         sg_mod(d, "col");
         if (!sg_mod(d, "mma") || d->nops != 4 || d->oc.ntypes != 4)
             return sg_dec_refuse(d, NULL);
-        i = emit_regs(d, SG_OP_mma_f64, 1, 1, SG_TY_F64, false);
-        emit_regs(d, SG_OP_ext, 2, 1, SG_TY_F64, false);
-        emit_regs(d, SG_OP_ext, 3, 2, SG_TY_F64, false);
-        emit_regs(d, SG_OP_ext, 0, 2, SG_TY_F64, true);
+        i = sg_mma_registers(d, SG_OP_mma_f64, 1, 1, SG_TY_F64, false);
+        sg_mma_registers(d, SG_OP_ext, 2, 1, SG_TY_F64, false);
+        sg_mma_registers(d, SG_OP_ext, 3, 2, SG_TY_F64, false);
+        sg_mma_registers(d, SG_OP_ext, 0, 2, SG_TY_F64, true);
         return d->err;
     }
     sg_mod(d, "c");
@@ -565,7 +565,7 @@ static int emit_wmma(struct sg_dec *d)
 
 const struct sg_family sg_families_mma[] = {
     {"wmma", emit_wmma, 2, 4, SG_FAM_CTL},
-    {"mma", emit_mma, 4, 5, SG_FAM_CTL | SG_FAM_GROWS},
+    {"mma", emit_mma, 4, 10, SG_FAM_CTL | SG_FAM_GROWS},
     {"ldmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
     {"stmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
     {"movmatrix", emit_movmatrix, 2, 2, SG_FAM_CTL},
