@@ -35,6 +35,7 @@ SG_EXEC_C := \
 	jit/sg_jit_compile.c \
 	jit/sg_jit_flow.c \
 	jit/memory/sg_jit_global_checks.c \
+	jit/sg_jit_late.c \
 	jit/sg_jit_liveness.c \
 	jit/sg_jit_matrix_ops.c \
 	jit/memory/sg_jit_memory_ops.c \
@@ -49,6 +50,7 @@ SG_EXEC_C := \
 	jit/sg_jit_ops_half.c \
 	jit/sg_jit_registers.c \
 	jit/sg_jit_schedule.c \
+	jit/sg_jit_stubs.c \
 	jit/sg_jit_table.c \
 	jit/memory/sg_jit_shared_ops.c \
 	jit/memory/sg_jit_small_stores.c \
@@ -184,6 +186,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_test \
 	jit/code_memory_test \
 	jit/complete_test \
+	jit/late_test \
 	jit/native_test \
 	jit/pressure_test \
 	jit/memory/affine_test \
@@ -207,7 +210,7 @@ SG_EXEC_TESTS := \
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test) \
-	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums affine native pressure,$(t)_native_avx2_test) \
+	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -217,7 +220,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
-$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/native_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
+$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/late_test.o $(O)/jit/native_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

@@ -152,7 +152,8 @@ struct sg_code {
     struct sg_affine *affine;  /* what it learns of addresses (jit/memory/affine.h) */
     uint32_t native_bytes;     /* bytes of each warp before its registers, a multiple of 128 */
     size_t jit_bytes;
-    sg_fn *handlers; /* handlers of the instructions that native code replaced */
+    sg_fn *handlers;      /* handlers of the instructions that native code replaced */
+    struct sg_late *late; /* native code that is compiled when it first runs (jit/late.h) */
 };
 
 /*

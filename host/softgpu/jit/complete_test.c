@@ -7,6 +7,7 @@
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
 #include "jit/avx2/avx2.h"
+#include "jit/late.h"
 #include "jit/memory/affine.h"
 #include "jit/memory/windows.h"
 
@@ -28,19 +29,19 @@ static void begin(struct jit *j, struct sg_code *c)
     j->code = c;
     j->b.max = 4096;
     j->table_room = 65536;
-    for (unsigned k = 0; k < JIT_VERSIONS; k++) {
-        j->entry[k] = calloc(INSNS + 1, sizeof(size_t));
-        if (!j->entry[k])
-            abort();
-        j->entry[k][0] = 16;
-    }
+    j->entry = calloc(INSNS + 1, sizeof(size_t));
+    j->leader = calloc(INSNS + 1, 1);
+    if (!j->entry || !j->leader)
+        abort();
+    j->entry[0] = 16;
+    j->leader[0] = 1;
     sg_jv_forget(j);
 }
 
 static void end(struct jit *j)
 {
-    for (unsigned k = 0; k < JIT_VERSIONS; k++)
-        free(j->entry[k]);
+    free(j->entry);
+    free(j->leader);
     free(j->stubs);
     free(j->jumps);
     free(j->b.p);
@@ -130,12 +131,17 @@ static void stubs(bool enter, bool join, const char *name)
     end(&j);
 }
 
-static void jumps(u32 insn, bool good, const char *name)
+/* late: in a version that is compiled when it first runs. */
+static void jumps(u32 insn, u8 masked, bool late, bool good, const char *name)
 {
     struct sg_code c;
     struct jit j;
 
     begin(&j, &c);
+    j.masked = masked;
+    j.late_block = late;
+    if (late)
+        j.entry[0] = 0;
     sg_jit_jump_to(&j, jmp(B(&j)), insn);
     sg_jit_complete(&j);
     t_result(name, j.b.failed == !good, "%s", j.b.failed ? "refused" : "compiled");
@@ -201,7 +207,8 @@ static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
     sg_jit_make(&j);
     *tables -= j.table_room;
     whole = c->jit != NULL;
-    if (!whole && (!j.b.failed || c->handlers || c->windows || c->affine || memcmp(before, c->insns, n)))
+    if (!whole &&
+        (!j.b.failed || c->handlers || c->windows || c->affine || c->late || memcmp(before, c->insns, n)))
         abort();
     memcpy(c->insns, before, n); /* compiled or not, as it was */
     free(before);
@@ -212,6 +219,8 @@ static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
 static void unmake(struct sg_code *c)
 {
     sg_jit_mem_free(c->jit, c->jit_bytes);
+    sg_jit_late_free(c->late);
+    c->late = NULL;
     sg_jit_windows_free(c->windows);
     sg_jit_affine_free(c->affine);
     free(c->handlers);
@@ -275,12 +284,16 @@ int main(void)
     stubs(true, true, "a checked way");
     stubs(true, false, "a checked way without an end");
     stubs(false, true, "a checked way that nothing enters");
-    jumps(0, true, "a jump to a block");
-    jumps(1, false, "a jump into a block");
-    jumps(JIT_EXIT, true, "a jump to the way out");
-    jumps(JIT_BLOCKED, true, "a jump to the last common place");
-    jumps(JIT_BLOCKED - 1, false, "a jump to no common place");
-    jumps(INSNS, false, "a jump behind the code");
+    jumps(0, JIT_ALL, false, true, "a jump to a block");
+    jumps(1, JIT_ALL, false, false, "a jump into a block");
+    jumps(JIT_EXIT, JIT_ALL, false, true, "a jump to the way out");
+    jumps(JIT_MISSING, JIT_ALL, false, true, "a jump to the last common place");
+    jumps(JIT_MISSING - 1, JIT_ALL, false, false, "a jump to no common place");
+    jumps(INSNS, JIT_ALL, false, false, "a jump behind the code");
+    jumps(0, JIT_SOME, true, true, "a jump between blocks for some lanes");
+    jumps(1, JIT_LOW, true, false, "a jump into a block for some lanes");
+    jumps(0, JIT_SOME, false, false, "a jump from the version for all lanes to the one for some");
+    jumps(0, JIT_ALL, true, false, "a jump from the version for some lanes to the one for all");
     registers();
     bytes();
     if (!sg_jit_available()) {

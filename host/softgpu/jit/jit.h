@@ -32,7 +32,11 @@ void sg_jit_free(struct sg_code *c);
 
 /* ---- memory for code (jit/sg_jit_code_memory.c) ---- */
 bool sg_jit_mem_init(void);
-/* Copies n bytes of code to executable memory. NULL: no room. */
+/* Reserves n bytes of executable memory, which sg_jit_mem_free() frees. NULL: no room. */
+void *sg_jit_mem_claim(size_t n);
+/* Copies code there. False: the system refuses another mapping. */
+bool sg_jit_mem_fill(void *p, const uint8_t *code, size_t n);
+/* Both. NULL: one of them fails. */
 void *sg_jit_mem_put(const uint8_t *code, size_t n);
 void sg_jit_mem_free(void *p, size_t n);
 

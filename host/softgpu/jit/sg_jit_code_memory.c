@@ -68,21 +68,36 @@ static bool write_code(size_t at, const uint8_t *code, size_t n)
     return true;
 }
 
-void *sg_jit_mem_put(const uint8_t *code, size_t n)
+void *sg_jit_mem_claim(size_t n)
 {
     struct btr_item hole;
     void *p = NULL;
 
     n = n ? n : 1;
     pthread_mutex_lock(&mem.lock);
-    if (btr_reserve(&mem.holes) && btr_first_of_weight(&mem.holes, 0, grains_of(n), &hole) &&
-        write_code(hole.key, code, n)) {
+    if (btr_reserve(&mem.holes) && btr_first_of_weight(&mem.holes, 0, grains_of(n), &hole)) {
         p = mem.run + hole.key;
         btr_remove(&mem.holes, hole.key, NULL);
         if (hole.weight > grains_of(n))
             btr_insert(&mem.holes, hole.key + grains_of(n), hole.weight - grains_of(n), NULL);
     }
     pthread_mutex_unlock(&mem.lock);
+    return p;
+}
+
+bool sg_jit_mem_fill(void *p, const uint8_t *code, size_t n)
+{
+    return write_code((size_t)((uint8_t *)p - mem.run), code, n);
+}
+
+void *sg_jit_mem_put(const uint8_t *code, size_t n)
+{
+    void *p = sg_jit_mem_claim(n);
+
+    if (p && n && !sg_jit_mem_fill(p, code, n)) {
+        sg_jit_mem_free(p, n);
+        p = NULL;
+    }
     return p;
 }
 

@@ -5,6 +5,7 @@
  * reads them (jit/sg_jit_liveness.c).
  */
 #include "jit/avx2/avx2.h"
+#include "jit/late.h"
 #include "jit/memory/affine.h"
 #include "jit/memory/sums.h"
 #include "jit/ops.h"
@@ -273,8 +274,7 @@ static void compile_block(struct jit *j, u32 first)
         sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
 }
 
-/* The block twice, if that helps: for lanes whose distances stay the same, then for all others. */
-static void compile_twice(struct jit *j, u32 first)
+void sg_jit_block(struct jit *j, u32 first)
 {
     if (!j->masked && sg_jit_affine_find(j, first)) {
         sg_jit_affine_enter(j);
@@ -303,8 +303,8 @@ static void emit_entry(struct jit *j)
     mov_imm64(b, G_GEN, (u64)(uintptr_t)&sg_mem_generation);
 }
 
-/* The way in for the interpreter. */
-static void emit_outer_entry(struct jit *j, u32 i)
+/* The way in for the interpreter to block `number`, which begins at i. */
+static void emit_outer_entry(struct jit *j, u32 i, u32 number)
 {
     struct buf *b = B(j);
 
@@ -312,11 +312,8 @@ static void emit_outer_entry(struct jit *j, u32 i)
     alu_mem_imm8(b, false, 7, G_WARP, offsetof(struct sg_warp, mask), 0xff); /* all lanes? */
     j->masked = JIT_ALL;
     sg_jit_jump_to(j, jcc(b, JE), i);
-    sg_jit_cmp_upper(j);
-    j->masked = JIT_LOW;
-    sg_jit_jump_to(j, jcc(b, JE), i);
-    j->masked = JIT_SOME;
-    sg_jit_jump_to(j, jmp(b), i);
+    mov_imm64(b, RCX, number);
+    sg_jit_jump_to(j, jmp(b), JIT_MASKED);
 }
 
 static void common_exit(struct jit *j)
@@ -330,75 +327,6 @@ static void common_exit(struct jit *j)
         put8(B(j), pop[k]);
 }
 
-/* The jumps to a stub. AVX2: each saves what only ymm registers hold, which is mostly the same at all of them. */
-static void land_in_stub(struct jit *j, const struct stub *s)
-{
-    struct buf *b = B(j);
-    size_t to_common[16];
-    u32 n = 0;
-
-    for (u32 k = 0; k < s->njumps; k++) {
-        land(b, s->jumps[k]);
-        if (!b->avx2 ||
-            (k + 1 < s->njumps && !memcmp(s->unsaved[k], s->unsaved[k + 1], sizeof(s->unsaved[k]))))
-            continue;
-        sg_avx2_save(b, s->unsaved[k]);
-        if (k + 1 < s->njumps)
-            to_common[n++] = jmp(b);
-    }
-    for (u32 k = 0; k < n; k++)
-        land(b, to_common[k]);
-}
-
-/* The checked way of a memory access: everything to memory, the handler, everything back. */
-static void emit_stub(struct jit *j, const struct stub *s)
-{
-    struct buf *b = B(j);
-
-    j->masked = s->masked;
-    if (b->avx2)
-        sg_avx2_done(b, 0);
-    land_in_stub(j, s);
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (s->v.dirty >> i & 1)
-            sg_jv_store(j, i, s->v.key[i]);
-    sg_jit_sums_save(j, s->sums, s->nsums);
-    if (s->leave) { /* behind the instruction: at a block's first one the interpreter would come back here */
-        sg_jit_call_handler(j, s->insn, ": a lane wraps around");
-        sg_jit_count(j, s->insn + 1 - s->begin);
-        sg_jit_leave_at(j, s->insn + 1, SG_JUMP);
-        return;
-    }
-    if (s->window) {
-        sg_jit_call_begin(j, s->insn);
-        mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
-        sg_jit_call_end(j, s->window->site ? (u64)(uintptr_t)sg_jit_sum_learn
-                                           : (u64)(uintptr_t)sg_jit_window_learn);
-    }
-    for (u32 k = 0; k < s->n; k++) {
-        sg_jit_call_handler(j, s->insn + k, ": not all in one place");
-        alu_reg(b, false, 0x85, RAX, RAX);
-        sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
-    }
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++) {
-        if (!(s->after.held >> i & 1) || (s->aliases >> i & 1))
-            continue;
-        if (b->avx2)
-            sg_avx2_reload(b, i, s->after.key[i] >> 31 ? G_POOL : G_REGS,
-                           (s32)(s->after.key[i] & 0x7fffffffu));
-        else
-            sg_jv_load(j, i, s->after.key[i]);
-    }
-    for (u32 i = 0; i < AVX2_YMM && b->avx2; i++) {
-        const u32 half = s->kept[i] - 1u, v = half >> 1 & (V_COUNT - 1), key = s->after.key[v];
-
-        if (s->kept[i] && (s->after.held >> v & 1))
-            sg_avx2_fill(b, i, half, s->aliases >> v & 1, key >> 31 ? G_POOL : G_REGS,
-                         (s32)(key & 0x7fffffffu));
-    }
-    patch(b, jmp(b), s->back);
-}
-
 /* Compiles the code that runs ahead of blocks as a separate function. Returns its start. */
 static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
 {
@@ -409,6 +337,7 @@ static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
 
     list.insns = a->insns;
     list.ninsns = a->n;
+    j->home = a->insns;
     j->kill = calloc((size_t)a->n + 1, 1); /* all that it gives is wanted */
     j->b.failed |= !j->kill;
     j->code = &list;
@@ -426,98 +355,88 @@ static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
     free(j->kill);
     j->kill = kill;
     j->code = c;
+    j->home = c->insns;
     j->ahead_of = false;
     return at;
 }
 
 /* ---- a kernel ---- */
 
-void sg_jit_complete(struct jit *j)
+void sg_jit_patterns(struct jit *j)
 {
-    bool whole = true;
-
-    for (u32 k = 0; k < j->nstubs; k++)
-        whole &= j->stubs[k].back && j->stubs[k].njumps;
-    for (u32 k = 0; k < j->njumps; k++) {
-        const struct jump *p = &j->jumps[k];
-
-        whole &=
-            p->insn < j->code->ninsns ? j->entry[p->masked][p->insn] != 0 : UINT32_MAX - p->insn < JIT_COMMON;
-    }
-    j->b.failed |= !whole;
-}
-
-static void compile_code(struct jit *j)
-{
-    struct sg_code *c = j->code;
-    size_t common[JIT_COMMON];
-
-    find_leaders(j);
-    sg_jit_find_kills(j);
-    for (u32 i = 0; i < c->ninsns && !j->b.failed; i++) {
-        if (j->leader[i] != 1)
-            continue;
-        j->outside[i] = j->b.n + 1;
-        emit_outer_entry(j, i);
-    }
-    for (u32 n = 0; n < JIT_VERSIONS * c->ninsns && !j->b.failed; n++) { /* blocks of one version together */
-        const u32 i = n % c->ninsns;
-
-        if (j->leader[i] != 1)
-            continue;
-        j->masked = (u8)(n / c->ninsns);
-        sg_jit_fall_through(j, i);
-        j->entry[j->masked][i] = j->b.n;
-        compile_twice(j, i);
-    }
-    for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
-        j->ahead[k] = c->ahead[k].n ? compile_ahead(j, &c->ahead[k]) + 1 : 0;
-    for (u32 k = 0; k < j->nstubs && !j->b.failed; k++)
-        emit_stub(j, &j->stubs[k]);
-    sg_jit_common(j, common);
-    common[0] = j->b.n;
-    common_exit(j);
-    sg_jit_complete(j);
-    if (j->b.failed)
-        return;
     for (u32 k = 0; k < j->npatterns; k++) {
         patch(B(j), j->patterns[k].at, j->b.n);
         for (u32 i = 0; i < 16; i++)
             put8(B(j), j->patterns[k].bytes[i]);
     }
+}
+
+/* common: receives the offsets of the common places. */
+static void compile_code(struct jit *j, size_t common[JIT_COMMON])
+{
+    struct sg_code *c = j->code;
+    u32 number = 0;
+
+    sg_jit_find_kills(j);
+    for (u32 i = 0; i < c->ninsns && !j->b.failed; i++) {
+        if (j->leader[i] != 1)
+            continue;
+        j->outside[i] = j->b.n + 1;
+        emit_outer_entry(j, i, number++);
+    }
+    for (u32 i = 0; i < c->ninsns && !j->b.failed; i++) {
+        if (j->leader[i] != 1)
+            continue;
+        j->masked = JIT_ALL;
+        sg_jit_fall_through(j, i);
+        j->entry[i] = j->b.n;
+        sg_jit_block(j, i);
+    }
+    for (u32 k = 0; k < SG_AHEAD_COUNT && !j->b.failed; k++)
+        j->ahead[k] = c->ahead[k].n ? compile_ahead(j, &c->ahead[k]) + 1 : 0;
+    sg_jit_stubs(j);
+    sg_jit_common(j, common);
+    sg_jit_late_common(j, common);
+    common[0] = j->b.n;
+    common_exit(j);
+    sg_jit_complete(j);
+    if (j->b.failed)
+        return;
+    sg_jit_patterns(j);
     for (u32 k = 0; k < j->njumps; k++) {
         const struct jump *p = &j->jumps[k];
 
-        patch(B(j), p->at, p->insn < c->ninsns ? j->entry[p->masked][p->insn] : common[UINT32_MAX - p->insn]);
+        patch(B(j), p->at, p->insn < c->ninsns ? j->entry[p->insn] : common[UINT32_MAX - p->insn]);
     }
 }
 
 void sg_jit_make(struct jit *j)
 {
     struct sg_code *c = j->code;
+    size_t common[JIT_COMMON];
     u8 *at = NULL;
 
     j->mode = j->mxcsr = c->mxcsr;
+    j->home = c->insns;
     j->leader = calloc((size_t)c->ninsns + 1, 1);
     j->kill = calloc((size_t)c->ninsns + 1, 1);
-    for (u32 k = 0; k < JIT_VERSIONS; k++)
-        j->entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    j->entry = calloc((size_t)c->ninsns + 1, sizeof(size_t));
     j->outside = calloc((size_t)c->ninsns + 1, sizeof(*j->outside));
     c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
     j->addresses = sg_code_addresses(c);
-    if (j->leader && j->addresses && j->kill && j->entry[0] && j->entry[1] && j->entry[2] && j->outside &&
-        c->handlers) {
-        compile_code(j);
-        at = j->b.failed ? NULL : sg_jit_mem_put(j->b.p, j->b.n);
+    if (j->leader && j->addresses && j->kill && j->entry && j->outside && c->handlers) {
+        find_leaders(j);
+        j->late = sg_jit_late_new(j);
+        if (j->late)
+            compile_code(j, common);
+        at = j->b.failed || !j->late ? NULL : sg_jit_mem_put(j->b.p, j->b.n);
     }
     if (at) {
         c->jit = at;
         c->jit_bytes = j->b.n;
         c->windows = j->windows;
-        j->windows = NULL;
         c->affine = j->affines;
         c->native_bytes = j->native_bytes;
-        j->affines = NULL;
         for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
             c->ahead[k].native = j->ahead[k] ? (sg_fn)(uintptr_t)(at + j->ahead[k] - 1) : NULL;
         for (u32 i = 0; i < c->ninsns; i++) {
@@ -525,18 +444,20 @@ void sg_jit_make(struct jit *j)
             if (j->outside[i])
                 c->insns[i].fn = (sg_fn)(uintptr_t)(at + j->outside[i] - 1);
         }
+        sg_jit_late_begin(j, at, common);
+        c->late = j->late;
     } else {
+        sg_jit_late_free(j->late);
         free(c->handlers);
         c->handlers = NULL;
+        free(j->leader);
+        free(j->addresses);
+        free(j->kill);
+        sg_jit_windows_free(j->windows);
+        sg_jit_affine_free(j->affines);
     }
-    free(j->leader);
-    free(j->addresses);
-    free(j->kill);
-    for (u32 k = 0; k < JIT_VERSIONS; k++)
-        free(j->entry[k]);
+    free(j->entry);
     free(j->outside);
-    sg_jit_windows_free(j->windows);
-    sg_jit_affine_free(j->affines);
     free(j->stubs);
     free(j->patterns);
     free(j->jumps);
@@ -562,6 +483,8 @@ void sg_jit_compile(struct sg_code *c)
 void sg_jit_free(struct sg_code *c)
 {
     sg_jit_mem_free(c->jit, c->jit_bytes);
+    sg_jit_late_free(c->late);
+    c->late = NULL;
     sg_jit_windows_free(c->windows);
     sg_jit_affine_free(c->affine);
     c->windows = NULL;

@@ -51,7 +51,7 @@ void sg_jit_call_begin(struct jit *j, u32 insn)
     if (b->avx2)
         sg_avx2_lost(b);
     alu_reg(b, true, 0x89, RDI, G_WARP);
-    mov_imm64(b, RSI, (u64)(uintptr_t)&j->code->insns[insn]);
+    mov_imm64(b, RSI, sg_jit_place(j, insn));
 }
 
 void sg_jit_call_end(struct jit *j, u64 fn)
@@ -85,7 +85,7 @@ void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
 
 static void set_ip(struct jit *j, u32 insn)
 {
-    mov_imm64(B(j), RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    mov_imm64(B(j), RAX, sg_jit_place(j, insn));
     alu_mem(B(j), true, 0x89, RAX, G_WARP, offsetof(struct sg_warp, ip));
 }
 
@@ -191,7 +191,7 @@ void sg_jit_check_waiting(struct jit *j, u32 insn)
 
     if (!j->masked)
         return;
-    mov_imm64(b, RAX, (u64)(uintptr_t)&j->code->insns[insn]);
+    mov_imm64(b, RAX, sg_jit_place(j, insn));
     alu_mem(b, true, 0x3b, RAX, G_WARP, offsetof(struct sg_warp, min_wait));
     skip = jcc(b, JB);
     set_ip(j, insn);
@@ -290,7 +290,7 @@ static void run_over(struct jit *j, u32 i, u32 to)
     size_t waiting = 0, low;
 
     if (masked) {
-        mov_imm64(b, RDX, (u64)(uintptr_t)&j->code->insns[to]);
+        mov_imm64(b, RDX, sg_jit_place(j, to));
         alu_mem(b, true, 0x3b, RDX, G_WARP, offsetof(struct sg_warp, min_wait));
         waiting = jcc(b, JAE);
     }

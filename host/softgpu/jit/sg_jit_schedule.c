@@ -71,7 +71,7 @@ void sg_jit_barrier(struct jit *j, u32 i)
     last = jcc(b, JAE);
     alu_mem(b, false, 0x89, RAX, G_CTA, CTA(parked));
     store_imm16(b, G_WARP, WARP(at_bar), 1 | SG_BAR_SYNC << 8);
-    mov_imm64(b, RAX, (u64)(uintptr_t)in);
+    mov_imm64(b, RAX, sg_jit_place(j, i));
     alu_mem(b, true, 0x89, RAX, G_WARP, WARP(ip));
     sg_jit_jump_to(j, jmp(b), JIT_TURN);
     land(b, other);
@@ -108,8 +108,7 @@ void sg_jit_exit(struct jit *j, u32 i)
     sg_jit_leave_at(j, i, SG_JUMP); /* an exit never returns SG_NEXT */
 }
 
-/* Calls f (0: the address in RAX) with a register as its argument. */
-static void call_function(struct jit *j, u32 arg, u64 f)
+void sg_jit_call_function(struct jit *j, u32 arg, u64 fn)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     struct buf *b = B(j);
@@ -117,8 +116,8 @@ static void call_function(struct jit *j, u32 arg, u64 f)
     for (size_t k = 0; k < sizeof(vzeroupper); k++)
         put8(b, vzeroupper[k]);
     alu_reg(b, true, 0x89, RDI, arg);
-    if (f)
-        mov_imm64(b, RAX, f);
+    if (fn)
+        mov_imm64(b, RAX, fn);
     put8(b, 0xff);
     put8(b, 0xd0);
 }
@@ -215,7 +214,7 @@ static void next_warp(struct jit *j, size_t *resume)
     leave[1] = jcc(b, JE);
     alu_mem_imm8(b, false, 7, G_CTA, CTA(alive), 0);
     some = jcc(b, JNE);
-    call_function(j, G_CTA, 0);
+    sg_jit_call_function(j, G_CTA, 0);
     test_al(b);
     leave[2] = jcc(b, JE);
     alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
@@ -258,7 +257,7 @@ static void release_warps(struct jit *j)
 
 static void emit_reschedule(struct jit *j)
 {
-    call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
+    sg_jit_call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_resched);
     sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
 }
 
@@ -266,7 +265,7 @@ static void mark_blocked(struct jit *j)
 {
     struct buf *b = B(j);
 
-    call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
+    sg_jit_call_function(j, G_WARP, (u64)(uintptr_t)sg_warp_blocked);
     test_al(b);
     sg_jit_jump_to(j, jcc(b, JNE), JIT_RESUME);
     sg_jit_jump_to(j, jmp(b), JIT_TURN);

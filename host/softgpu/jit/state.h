@@ -93,13 +93,16 @@ enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };
 struct jit {
     struct buf b;
     struct sg_code *code;
-    bool fp16; /* the processor has AVX512-FP16 */
+    const struct sg_insn *home; /* where the instructions of `code`, which may be a copy, are when they run */
+    struct sg_late *late;       /* versions of blocks that are compiled when they first run (jit/late.h) */
+    bool late_block;            /* compiling one of these */
+    bool fp16;                  /* the processor has AVX512-FP16 */
     struct vregs v;
     u32 pinned; /* a bit per register: not to be replaced before sg_jv_unpin() */
     u32 used[V_COUNT], clock;
     u8 guess[64];                 /* by chunk: the register that held it last */
     u8 *leader;                   /* per instruction */
-    size_t *entry[JIT_VERSIONS];  /* per block */
+    size_t *entry;                /* per block: its version for all lanes */
     size_t ahead[SG_AHEAD_COUNT]; /* + 1; 0: none */
     size_t *outside;              /* entry points from the interpreter */
     u8 *kill; /* per instruction: fields (SG_F_*) whose value dies here; bit 7: result unused */
@@ -233,6 +236,11 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
     return sg_jit_flat(j, in->d) ? 1 : sg_jit_n(j, wide);
 }
 
+/* Compiles the block that begins at `first` in version j->masked; for all lanes twice, if that helps: for lanes
+   whose distances stay the same, then for all others. */
+void sg_jit_block(struct jit *j, u32 first);
+void sg_jit_stubs(struct jit *j);    /* emits all stubs */
+void sg_jit_patterns(struct jit *j); /* emits all patterns */
 /* Compiles instruction i, which is neither a branch nor an exit. Returns the number of
    instructions compiled. */
 u32 sg_jit_insn(struct jit *j, u32 i);
@@ -247,7 +255,14 @@ u32 sg_jit_insn(struct jit *j, u32 i);
 #define JIT_RESUME (UINT32_MAX - 3)
 #define JIT_RESCHED (UINT32_MAX - 4) /* the same after selecting the lanes: enum sg_step */
 #define JIT_BLOCKED (UINT32_MAX - 5) /* switch to other lanes of the warp, or to other warps */
-#define JIT_COMMON 6
+#define JIT_MASKED (UINT32_MAX - 6)  /* a block whose number is in ECX, for the lanes that run */
+#define JIT_MISSING (UINT32_MAX - 7) /* the same, not compiled yet: its place in struct sg_late is in ECX */
+#define JIT_COMMON 8
+/* The address of an instruction where it runs. */
+static inline u64 sg_jit_place(const struct jit *j, u32 insn)
+{
+    return (u64)(uintptr_t)&j->home[insn];
+}
 bool sg_jit_is_span(sg_fn fn); /* marks a sequence of instructions that run as a unit */
 /*
  * True if i is a predicate over instructions that all have native forms; the instruction behind
@@ -304,6 +319,8 @@ void sg_jit_exit(struct jit *j, u32 i);
 /* Emits the code for JIT_TURN to JIT_BLOCKED; at[UINT32_MAX - JIT_...] receives the start of
    each. */
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON]);
+/* A call of fn, or with 0 of the address in RAX, whose argument is a register. */
+void sg_jit_call_function(struct jit *j, u32 arg, u64 fn);
 
 /* ---- liveness (jit/sg_jit_liveness.c) ---- */
 
