@@ -3,7 +3,8 @@
  * Native code for decoded kernels (x86-64 with AVX-512 or AVX2). The bytecode stays: for a run of
  * instructions that no branch enters, native code replaces the handler of the first instruction, so
  * nothing else has to know about it. There are three versions of each run: for all 32 lanes, for
- * some of them, and for some of the lower 16, which processes only half of each register.
+ * some of them, and for some of the lower 16, which processes only half of each register. The last
+ * two are compiled when they first run.
  */
 #ifndef SG_JIT_H
 #define SG_JIT_H
