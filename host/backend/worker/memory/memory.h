@@ -122,6 +122,7 @@ uint8_t *wrk_layout_private(uint64_t length);
 /* ---- wrk_blob.c ---- */
 
 #define WRK_BLOBS_MAX 16 /* unfinished blobs of one client */
+#define WRK_BLOBS_REFUSED 64 /* refused blobs that are remembered: threads of a client send at a time */
 /* total bytes of unfinished blobs */
 #define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20))
 /* time without a new piece after which another client may claim the room, ns */
@@ -142,8 +143,9 @@ struct wrk_blobs {
     struct wrk_blob list[WRK_BLOBS_MAX];
     uint64_t bytes, reserved;          /* reserved: bytes granted by the broker */
     VGB_LISTED struct wrk_blob *taken; /* blob in use by the current call, freed after it */
-    /* id + 1 of a blob that found no memory: its call fails; 0: none */
-    uint32_t refused;
+    /* id + 1 of each blob that found no room and whose call, which fails, is yet to come; 0: free */
+    uint64_t refused[WRK_BLOBS_REFUSED];
+    bool refused_more; /* there was no entry for one: any unknown blob may be it */
 };
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);

@@ -110,9 +110,39 @@ static struct wrk_blob *blob_start(struct wrk_worker *w, uint32_t id, uint64_t t
     return b;
 }
 
+/* The entry of a refused blob, or with key 0 a free one; NULL: none. */
+static uint64_t *refused_entry(struct wrk_worker *w, uint64_t key)
+{
+    for (unsigned i = 0; i < WRK_BLOBS_REFUSED; i++) {
+        if (w->memory->blobs.refused[i] == key)
+            return &w->memory->blobs.refused[i];
+    }
+    return NULL;
+}
+
+static void refuse_blob(struct wrk_worker *w, uint32_t id)
+{
+    uint64_t *entry = refused_entry(w, 0);
+
+    if (entry)
+        *entry = (uint64_t)id + 1;
+    else
+        w->memory->blobs.refused_more = true;
+}
+
+/* False: it was not refused. */
+static bool forget_refused(struct wrk_worker *w, uint32_t id)
+{
+    uint64_t *entry = refused_entry(w, (uint64_t)id + 1);
+
+    if (entry)
+        *entry = 0;
+    return entry;
+}
+
 bool wrk_blob_known(struct wrk_worker *w, uint32_t id)
 {
-    return blob_find(w, id) || w->memory->blobs.refused == id + 1;
+    return blob_find(w, id) || refused_entry(w, (uint64_t)id + 1);
 }
 
 bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, uint64_t number)
@@ -151,7 +181,7 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
     if (!b) {
         if (!total || total > VGP_BLOB_MAX)
             return CUDA_ERROR_INVALID_VALUE;
-        if (w->memory->blobs.refused == id + 1)
+        if (refused_entry(w, (uint64_t)id + 1))
             return CUDA_ERROR_OUT_OF_MEMORY;
         const char *why = wrk_image_refused(total);
 
@@ -159,7 +189,7 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
             wrk_notify_detail(w, why);
         b = why ? NULL : blob_start(w, id, total);
         if (!b) {
-            w->memory->blobs.refused = id + 1;
+            refuse_blob(w, id);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
@@ -185,20 +215,25 @@ void wrk_blob_drop(struct wrk_worker *w, uint32_t id)
 
     if (b)
         drop_blob(w, b);
+    forget_refused(w, id);
 }
 
 CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, const void **data)
 {
     struct wrk_blob *b = blob_find(c->w, blob_id);
 
-    if (!b && c->w->memory->blobs.refused == blob_id + 1) {
-        c->w->memory->blobs.refused = 0; /* all its pieces have arrived: the id may be reused */
+    if (!b && forget_refused(c->w, blob_id)) /* all its pieces have arrived: the id may be reused */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     if (b && b->given_up && b->total == size) {
         wrk_notify_detail(c->w,
                           "no piece of the image came for a minute, and another program wanted its room");
         drop_blob(c->w, b);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    /* Without an entry it was refused again with each piece, or begun with a later one. */
+    if (c->w->memory->blobs.refused_more && (!b || (b->total == size && b->filled < size))) {
+        if (b)
+            drop_blob(c->w, b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!b || b->total != size || b->filled != size)
