@@ -46,8 +46,8 @@ static const char *change_memory(struct brk_client *c, uint64_t value)
     struct rlimit r;
     uint64_t base;
 
-    if (c->state != BRK_C_SERVING || value == c->limits.memory)
-        return NULL; /* a starting worker gets the limits from START */
+    if (value == c->limits.memory)
+        return NULL;
     if (prlimit(c->proc->pid, RLIMIT_DATA, NULL, &r))
         return not_changed();
     if (!c->limits.memory || r.rlim_cur == RLIM_INFINITY || r.rlim_cur < c->limits.memory)
@@ -62,8 +62,12 @@ static const char *change_memory(struct brk_client *c, uint64_t value)
 
 static const char *adjust_client(struct brk_client *c, enum brk_limit_id id, uint64_t value)
 {
-    const char *wrong = id == BRK_L_MEMORY ? change_memory(c, value) : NULL;
+    const char *wrong;
 
+    /* Its worker may be about to set the limit that START named: brk_adjust_serves() goes on. */
+    if (id == BRK_L_MEMORY && c->state == BRK_C_STARTING)
+        return NULL;
+    wrong = id == BRK_L_MEMORY ? change_memory(c, value) : NULL;
     if (wrong)
         return wrong;
     if (id == BRK_L_CLIENT_WEIGHT) {
@@ -77,6 +81,15 @@ static const char *adjust_client(struct brk_client *c, enum brk_limit_id id, uin
         send_limits(c);
     }
     return NULL;
+}
+
+void brk_adjust_serves(struct brk_client *c)
+{
+    const uint64_t memory = brk_opt.limits.memory;
+    const char *wrong = memory == c->limits.memory ? NULL : adjust_client(c, BRK_L_MEMORY, memory);
+
+    if (wrong)
+        vgb_log(VGB_WARN, "client %u (%s): client-memory is changed %s", c->slot, c->label, wrong);
 }
 
 static const char *adjust_clients(enum brk_limit_id id, uint64_t value)

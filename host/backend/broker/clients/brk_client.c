@@ -113,6 +113,8 @@ static void send_start(struct brk_client *c)
     int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
 
     memcpy(m.text, c->label, sizeof(c->label));
+    c->limits = brk_opt.limits; /* as they are now: it may have waited for a worker */
+    c->priority = brk_opt.client_priority;
     m.limits = c->limits;
     m.flags = (brk_pace_by_turns() ? VGB_START_TURNS : 0) | (brk_opt.image_cache ? VGB_START_IMAGES : 0);
     c->state = BRK_C_STARTING;
@@ -168,8 +170,6 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->window_offset = s->window_offset;
     c->window_size = s->window_size;
     c->slice = s->events;
-    c->limits = brk_opt.limits;
-    c->priority = brk_opt.client_priority;
     c->begun_ns = vgb_now_ns();
     c->wake.fd = -1;
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
@@ -535,6 +535,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     if (m->type == VGB_M_SERVING && c->state == BRK_C_STARTING) {
         c->state = BRK_C_SERVING;
         brk_pace_client(c);
+        brk_adjust_serves(c);
         c->ops->created(c, VGPU_S_OK);
     } else if (c->state != BRK_C_SERVING) {
         if (c->state != BRK_C_ENDING && c->state != BRK_C_DEAD)

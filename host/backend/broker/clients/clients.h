@@ -263,6 +263,8 @@ void brk_turns_stop(void);
 /* Sets a limit for all clients, or for the client whose worker is `pid` (not 0). NULL, or an error
  * text. Usage above a new limit stays; the limit refuses new requests only. */
 const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid);
+/* Called when a worker begins to serve the client: what has changed since its START. */
+void brk_adjust_serves(struct brk_client *c);
 /* Promises the VM `bytes` of device memory; NULL, or the reason for refusal. */
 const char *brk_adjust_promise(uint64_t bytes);
 /* The client whose worker is `pid`, or NULL. */
