@@ -84,9 +84,50 @@ static void test_dropped_counts(void **state)
     }
 }
 
+/* Memory of each kind that its maker drops counts until the last other holder has gone; an event's page does not. */
+static void test_each_kind_counts(void **state)
+{
+    static const struct {
+        enum vgb_share_kind kind;
+        uint64_t charged;
+    } rows[] = {{VGB_SHARE_MEMORY, 16 * VGP_PAGE},
+                {VGB_SHARE_FD, 16 * VGP_PAGE},
+                {VGB_SHARE_PAYLOAD, 16 * VGP_PAGE},
+                {VGB_SHARE_EVENT, 0}};
+
+    (void)state;
+    for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        const enum vgb_share_kind kind = rows[i / 2].kind;
+        const uint64_t before = brk_vram.used;
+        uint8_t t[VGB_TOKEN];
+        struct worker a, b;
+        int fd = -1;
+
+        start(&a, &one_vm, 0);
+        start(&b, &one_vm, 0);
+        assert_int_equal(make(&a, kind, kind == VGB_SHARE_EVENT ? VGP_PAGE : 16 * VGP_PAGE, t, &fd),
+                         VGPU_S_OK);
+        vgb_close(&fd);
+        assert_int_equal(open_it(&b, kind, t, &fd), VGPU_S_OK);
+        vgb_close(&fd);
+        assert_int_equal(brk_vram.used, before);
+        if (i % 2)
+            assert_true(drop(&a, t));
+        else
+            end(&a);
+        assert_int_equal(brk_vram.used - before, rows[i / 2].charged);
+        end(&b);
+        if (i % 2)
+            end(&a);
+        assert_int_equal(brk_vram.used, before);
+        assert_int_equal(brk_share_count(), 0);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_holds), cmocka_unit_test(test_dropped_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_holds), cmocka_unit_test(test_dropped_counts),
+                                       cmocka_unit_test(test_each_kind_counts)};
 
     return cmocka_run_group_tests_name("holds", tests, NULL, NULL);
 }

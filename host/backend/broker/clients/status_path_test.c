@@ -42,17 +42,25 @@ static mode_t mode_of(const char *name)
     return st.st_mode & 0777;
 }
 
+/* The file goes with the broker, each time, and stopping twice takes no file of another broker. */
 static void test_mode(void **state)
 {
     (void)state;
-    brk_opt.status_uid = BRK_ANYBODY;
-    assert_true(brk_status_start());
-    assert_int_equal(mode_of(path), 0600);
+    for (unsigned round = 0; round < 2; round++) {
+        brk_opt.status_uid = BRK_ANYBODY;
+        assert_true(brk_status_start());
+        assert_int_equal(mode_of(path), 0600);
+        brk_status_stop();
+        assert_int_equal(access(path, F_OK), -1);
+        brk_opt.status_uid = 12345;
+        assert_true(brk_status_start());
+        assert_int_equal(mode_of(path), 0666);
+        brk_status_stop();
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     brk_status_stop();
-    brk_opt.status_uid = 12345;
-    assert_true(brk_status_start());
-    assert_int_equal(mode_of(path), 0666);
-    brk_status_stop();
+    assert_int_equal(unlink(path), 0);
 }
 
 /* A link in place of the socket: the file that it names keeps its mode. */

@@ -175,6 +175,47 @@ static void test_waits(void **state)
     assert_int_equal(ended, 2);
 }
 
+/* A worker that wants more than it needs, while memory is about to be released: it waits for what it needs. */
+static void test_waits_for_least(void **state)
+{
+    struct one *a = client(), *b = client();
+    const struct vgb_msg m = {
+        .type = VGB_M_RESERVE, .flags = VGB_RESERVE_DEVICE, .value = 1100, .length = 900};
+
+    (void)state;
+    for (unsigned round = 0; round < 2; round++) {
+        assert_int_equal(reserve(a, 800), VGPU_S_OK);
+        brk_client_destroy(a->c);
+        brk_client_message(b->c, &m);
+        assert_int_equal(granted(b), -1);
+        reaped(a);
+        assert_int_equal(granted(b), VGPU_S_OK);
+        assert_int_equal(b->c->vram, 900);
+        assert_int_equal(reserve(b, 0), VGPU_S_OK);
+        even();
+        a = client();
+    }
+    leave(a);
+    leave(b);
+}
+
+/* Requests for a client whose worker could not be ended at first: told apart before and after it has ended. */
+static void test_stuck_and_gone(void **state)
+{
+    struct one *a = client();
+    struct brk_map m = {.region = 1, .nruns = 1};
+
+    (void)state;
+    brk_client_stuck(a->c);
+    assert_int_equal(brk_client_map(a->c, &m), VGPU_S_STUCK);
+    assert_int_equal(brk_client_unmap(a->c, 1), VGPU_S_STUCK);
+    reaped(a);
+    assert_int_equal(brk_client_map(a->c, &m), VGPU_S_WORKER);
+    assert_int_equal(brk_client_unmap(a->c, 1), VGPU_S_WORKER);
+    brk_client_destroy(a->c);
+    assert_int_equal(ended, 1);
+}
+
 /* A worker that the host cannot kill keeps its memory: requests do not wait for it. */
 static void test_stuck(void **state)
 {
@@ -303,7 +344,12 @@ static void test_list(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_waits), T(test_stuck), T(test_waiting_one_dies), T(test_pins),
+    const struct CMUnitTest tests[] = {T(test_waits),
+                                       T(test_waits_for_least),
+                                       T(test_stuck),
+                                       T(test_stuck_and_gone),
+                                       T(test_waiting_one_dies),
+                                       T(test_pins),
                                        T(test_list)};
 
     if (brk_loop_init())
