@@ -513,6 +513,28 @@ CASE(second_threshold, CF_CTX)
     }
 }
 
+/* A wait releases by the threshold of its time: raising the threshold afterwards brings no memory back. */
+CASE(second_threshold_raised, CF_CTX)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    cuuint64_t all = UINT64_MAX, zero = 0;
+    CUmemoryPool pool = NULL;
+
+    NEED(cuMemPoolCreate(&pool, &props));
+    for (unsigned round = 0; round < 3; round++) {
+        CUdeviceptr p = 0;
+
+        NEED(cuMemAllocFromPoolAsync(&p, 32 << 20, pool, NULL));
+        NEED(cuMemFreeAsync(p, NULL));
+        NEED(cuStreamSynchronize(NULL));
+        NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+        cf_u64("raised", reserved_by(pool), 0);
+        NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &zero));
+    }
+    OK("destroy", cuMemPoolDestroy(pool));
+}
+
 /* The size of a block that is suggested is within the limit, also where that is no multiple of a warp. */
 CASE(second_block_size, CF_CTX)
 {
