@@ -63,6 +63,33 @@ static void test_threads(void **state)
         assert_int_equal(pthread_join(t[i], NULL), 0);
 }
 
+/* Threads that the kernel refuses, or that have no stack, are not counted: afterwards there are as many as before. */
+static void test_threads_refused(void **state)
+{
+    pthread_t t[15], more;
+    pthread_attr_t attr;
+
+    (void)state;
+    sem_init(&leave, 0, 0);
+    wrk_client_limits.threads = 16;
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, (size_t)1 << 50),
+                     0); /* more than there is of addresses */
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 40; i++)
+            assert_int_equal(pthread_create(&more, &attr, wait_to_leave, NULL), EAGAIN);
+        for (unsigned i = 0; i < 15; i++)
+            assert_int_equal(pthread_create(&t[i], NULL, wait_to_leave, NULL), 0);
+        assert_int_equal(pthread_create(&more, NULL, wait_to_leave, NULL), EAGAIN);
+        for (unsigned i = 0; i < 15; i++)
+            sem_post(&leave);
+        for (unsigned i = 0; i < 15; i++)
+            assert_int_equal(pthread_join(t[i], NULL), 0);
+    }
+    pthread_attr_destroy(&attr);
+    wrk_client_limits.threads = 0;
+}
+
 static void test_handles(void **state)
 {
     struct wrk_handles t = {0};
@@ -154,8 +181,9 @@ static void test_change(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_handles),
-                                       cmocka_unit_test(test_change), cmocka_unit_test(test_compilations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_threads), cmocka_unit_test(test_threads_refused),
+                                       cmocka_unit_test(test_handles), cmocka_unit_test(test_change),
+                                       cmocka_unit_test(test_compilations)};
 
     return cmocka_run_group_tests_name("client limits", tests, NULL, NULL);
 }
