@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -13,6 +14,7 @@
 #include <linux/types.h>
 
 #include "memory/memory.h"
+#include "vgb_msg.h"
 #include "vgpu_device.h"
 
 static struct wrk_memory memory;
@@ -157,11 +159,48 @@ static void test_idle_since_latest_piece(void **state)
     assert_false(c.malformed);
 }
 
+/* The room that the worker asks for with the next call, which the broker grants. Returned: what was asked. */
+static uint64_t asked_by(int broker, uint32_t id, uint64_t total)
+{
+    struct vgb_msg m = {.type = VGB_M_GRANT, .value = (total + (16 << 20) - 1) / (16 << 20) * (16 << 20)};
+    unsigned nfds = 0;
+
+    assert_int_equal(vgb_msg_send(broker, &m, NULL, 0, 0), 0);
+    if (total)
+        assert_int_equal(send_piece(id, total), CUDA_SUCCESS);
+    else
+        wrk_blob_drop(&w, id);
+    assert_int_equal(vgb_msg_recv(broker, &m, NULL, &nfds, MSG_DONTWAIT), 1);
+    assert_int_equal(m.type, VGB_M_RESERVE);
+    assert_int_equal(m.flags, VGB_RESERVE_BLOBS);
+    return m.value;
+}
+
+/* Room of images that are given up goes back to the other clients, each time. */
+static void test_room_comes_back(void **state)
+{
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w.sock = pair[0];
+    wrk_client_limits.blobs = UINT64_C(1) << 30;
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_int_equal(asked_by(pair[1], 1, 40 << 20), 48 << 20);
+        assert_int_equal(memory.blobs.reserved, 48 << 20);
+        assert_int_equal(asked_by(pair[1], 1, 0), 0);
+        assert_int_equal(memory.blobs.reserved, 0);
+    }
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {T(test_refused_at_a_time), T(test_refused_many),
-                                       T(test_refused_in_the_middle), T(test_idle_since_latest_piece)};
+                                       T(test_refused_in_the_middle), T(test_idle_since_latest_piece),
+                                       T(test_room_comes_back)};
 
     return cmocka_run_group_tests_name("blob", tests, NULL, NULL);
 }
