@@ -85,6 +85,18 @@ void testprov_context_long(CUcontext c)
         testprov_long();
 }
 
+/* A log of as many bytes as the text says, "// log N", whose lines tell their place; otherwise one line. */
+static void write_log(char *log, const char *text)
+{
+    const unsigned long size = strncmp(text, "// log ", 7) ? 0 : strtoul(text + 7, NULL, 10);
+
+    strcpy(log, "a line of the compiler");
+    for (unsigned long at = 0; at < size; at++)
+        log[at] = at % 64 == 63 ? '\n' : (char)('a' + (at + at / 64) % 26);
+    if (size)
+        log[size] = '\0';
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **values)
 {
     const char *text = image;
@@ -96,7 +108,7 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
         continue;
     for (unsigned i = 0; i < n; i++) {
         if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
-            strcpy(values[i], "a line of the compiler");
+            write_log(values[i], text);
     }
     *m = testprov_module();
     if (!strncmp(text, "stays", 5))
@@ -120,10 +132,13 @@ CUresult cuLibraryLoadData(CUlibrary *l, const void *image, CUjit_option *o, voi
 
 CUresult cuLinkCreate_v2(unsigned n, CUjit_option *o, void **values, CUlinkState *s)
 {
-    (void)n;
-    (void)o;
-    (void)values;
-    *s = calloc(1, 16);
+    char **link = calloc(1, 16); /* how it ends, and its log */
+
+    for (unsigned i = 0; link && i < n; i++) {
+        if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
+            link[1] = values[i];
+    }
+    *s = (CUlinkState)link;
     return CUDA_SUCCESS;
 }
 
@@ -137,6 +152,8 @@ CUresult cuLinkAddData_v2(CUlinkState s, CUjitInputType t, void *data, size_t si
     (void)o;
     (void)values;
     memcpy(s, data, 4);
+    if (((char **)s)[1])
+        write_log(((char **)s)[1], data);
     return CUDA_SUCCESS;
 }
 

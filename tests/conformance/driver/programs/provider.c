@@ -182,6 +182,48 @@ static void decompress(void)
     rc("free", cuMemFree(p), 0);
 }
 
+/* Logs at and around the size of what one reply holds, and of several: each byte is in its place, by each way to get one. */
+static void logs(void)
+{
+    static const unsigned sizes[] = {100, 4031, 4032, 4033, 8063, 8064, 8065, 40000};
+    static char log[40002];
+    char text[40];
+
+    for (unsigned by = 0; by < 3; by++) {
+        bool all = true, lengths = true;
+
+        for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+            void *val[] = {log, (void *)(uintptr_t)sizeof(log)};
+            CUlinkState link = NULL;
+            CUlibrary library = NULL;
+            CUmodule module = NULL;
+            CUresult r;
+
+            memset(log, 'x', sizeof(log));
+            snprintf(text, sizeof(text), "// log %u\n.version 8.0\n", sizes[i]);
+            if (by == 0) {
+                r = cuModuleLoadDataEx(&module, text, 2, opt, val);
+                r = r == CUDA_SUCCESS ? cuModuleUnload(module) : r;
+            } else if (by == 1) {
+                r = cuLibraryLoadData(&library, text, opt, val, 2, NULL, NULL, 0);
+                r = r == CUDA_SUCCESS ? cuLibraryUnload(library) : r;
+            } else {
+                r = cuLinkCreate(2, opt, val, &link);
+                if (r == CUDA_SUCCESS)
+                    r = cuLinkAddData(link, CU_JIT_INPUT_PTX, text, strlen(text) + 1, "log", 0, NULL, NULL);
+                r = r == CUDA_SUCCESS ? cuLinkDestroy(link) : r;
+            }
+            lengths = lengths && r == CUDA_SUCCESS && (size_t)val[1] == sizes[i];
+            for (unsigned at = 0; at < sizes[i]; at++)
+                all = all && log[at] == (at % 64 == 63 ? '\n' : (char)('a' + (at + at / 64) % 26));
+            all = all && log[sizes[i]] == '\0' && log[sizes[i] + 1] == 'x';
+        }
+        yes(by == 0 ? "module_logs" : by == 1 ? "library_logs" : "link_logs", all);
+        yes(by == 0 ? "module_log_sizes" : by == 1 ? "library_log_sizes" : "link_log_sizes", lengths);
+    }
+}
+
 int main(void)
 {
     CUcontext c;
@@ -192,6 +234,7 @@ int main(void)
     multicast();
     green();
     decompress();
+    logs();
     rc("end", cuDevicePrimaryCtxRelease(0), 0);
     printf("provider: %u passed, %u failed, 0 skipped\n", passed, failed);
     return failed != 0;
