@@ -121,7 +121,7 @@ uint8_t *wrk_layout_private(uint64_t length);
 
 /* ---- wrk_blob.c ---- */
 
-#define WRK_BLOBS_MAX 16 /* unfinished blobs of one client */
+#define WRK_BLOBS_MAX 16     /* unfinished blobs of one client */
 #define WRK_BLOBS_REFUSED 64 /* refused blobs that are remembered: threads of a client send at a time */
 /* total bytes of unfinished blobs */
 #define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20))
