@@ -84,11 +84,13 @@ static void bring_worker(struct brk_client *c)
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     proc = (struct brk_proc){.sock.fd = pair[0], .state = BRK_PROC_ASSIGNED, .client = c};
     worker = pair[1];
+    const pid_t test = getpid();
     proc.pid = fork();
     if (!proc.pid) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test may fail */
-        for (;;)
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test may fail, also before this call */
+        while (getppid() == test)
             pause();
+        _exit(0);
     }
     assert_true(proc.pid > 0);
     assert_int_equal(prlimit(proc.pid, RLIMIT_DATA, &r, NULL), 0);
