@@ -74,6 +74,7 @@ ROWS_OF = [
     ('parameters of a long call', 'call 0x0001 cuA sync long\n' + '    in u32 %s : int\n' * 3 % tuple('abc'),
      'call 0x0001 cuA sync long\n' + '    in u32 %s : int\n' * 4 % tuple('abcd')),
     # ---- the parser ----
+    ('a line that continues one', CALL + '    in u32 a\n        : int\n', '        : int\n' + CALL),
     ('a parameter of a call', CALL + '    in u32 a : int\n', '    in u32 a : int\n'),
     ('a step of a local entry point', entry('answer CUDA_SUCCESS'), entry('does cuA()')),
     ('a local entry point without parameters', 'local cuL(int a)\n', 'local cuL(int a)\n    in u32 a : int\n'),

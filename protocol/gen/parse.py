@@ -113,15 +113,34 @@ def split_cparams(text):
     return out
 
 
+CONTINUED = ' ' * 8
+
+
+def logical_lines(path):
+    """(number, text) of each line without comments, together with those that continue it; the text begins as the first one does."""
+    number, text = 0, ''
+    with open(path, encoding='utf-8') as f:
+        for no, raw in enumerate(f.read().split('\n'), 1):
+            line = raw.split('#', 1)[0].rstrip()
+            if not line:
+                continue
+            if not line.startswith(CONTINUED):
+                if text:
+                    yield number, text
+                number, text = no, line
+            elif text:
+                text += ' ' + line.strip()
+            else:
+                raise DefError(f'{path}:{no}: nothing to continue: {line.strip()}')
+    if text:
+        yield number, text
+
+
 def parse(path):
     d = Description()
     cur = None
-    with open(path, encoding='utf-8') as f:
-        lines = f.read().split('\n')
-    for no, raw in enumerate(lines, 1):
-        line = raw.split('#', 1)[0].rstrip()
-        if not line.strip():
-            continue
+    for no, line in logical_lines(path):
+        raw = line
 
         def bad(why):
             raise DefError(f'{path}:{no}: {why}: {raw.strip()}')

@@ -71,6 +71,12 @@ uint64_t wrk_nvml_own_memory(void);
 
 /* ---- code/ ---- */
 
+/* Makes *map by the provider's function for a->form, or changes the address in it. The arrays are those of the
+ * call with room for the highest rank: the provider reads as many elements as the rank says. */
+CUresult wrk_tensor_map_encode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEncode *a,
+                               const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                               const uint32_t *steps, const int32_t *lower, const int32_t *upper,
+                               CUtensorMap *map);
 /* Drops the texture objects of a context that ends. */
 void wrk_textures_end(struct wrk_worker *w, uint64_t context);
 /* Ends the link states of a context that is about to end and is current. */
