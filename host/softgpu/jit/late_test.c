@@ -18,7 +18,7 @@
 #define WORDS (GRID * BLOCK)
 #define LAUNCHES 4
 #define ROUNDS 25
-#define CODE_BYTES (256u << 20) /* as in jit/code_memory.c */
+#define CODE_BYTES (256u << 20) /* as in jit/sg_jit_code_memory.c */
 
 /* Loops of as many rounds as `parts` makes the lanes' numbers differ, with a branch that is no little one. */
 static const char text[] =

@@ -38,7 +38,7 @@ bool brk_spawn_pair(int pair[2])
 }
 
 /*
- * Starts the program with the legacy memory layout, which a worker needs (worker/main/brk_main.c). The personality is
+ * Starts the program with the legacy memory layout, which a worker needs (worker/main/wrk_main.c). The personality is
  * inherited and takes effect at exec only. The worker would set it and execute itself a second time.
  * ThreadSanitizer supports the ordinary layout only.
  */

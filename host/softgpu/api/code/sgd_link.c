@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Driver API: the linker, for inputs that an interpreter can link: PTX, alone or in fat binaries.
- * The result is a single PTX text (ptx/sgd_link.c).
+ * The result is a single PTX text (ptx/sg_ptx_link.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
