@@ -390,16 +390,18 @@ static void node_updates(void)
         (const uint32_t[]){801, 801, 801, 801, 0}, 5, 1);
 }
 
-/* A memset of 2^62 slices, all at the same place, whose rows count like instructions. */
-static void endless_rows(void)
+/* A memset of slices of one row, `width` bytes, all at the same place. */
+#define SLICES(width, n) \
+    PARENT("{ .param .align 8 .b8 p[32]; .param .b32 v; .param .align 8 .b8 e[24]; .param .b64 s;\n" \
+           ".param .b32 q; st.param.b64 [p], %rd1; st.param.b64 [p+8], " width "; st.param.b64 [p+16], 8;\n" \
+           "st.param.b64 [p+24], 0; st.param.b32 [v], 1; st.param.b64 [e], " width \
+           "; st.param.b64 [e+8], 1;\n" \
+           "st.param.b64 [e+16], " n "; st.param.b64 [s], 0;\n" \
+           "call.uni (q), __cudaCDP2Memset3DAsync_ptsz, (p, v, e, s); ld.param.b32 %r1, [q]; }\n")
+
+static void rows_count(const char *label, const char *text, bool late)
 {
-    static const char text[] =
-        PARENT("{ .param .align 8 .b8 p[32]; .param .b32 v; .param .align 8 .b8 e[24]; .param .b64 s;\n"
-               ".param .b32 q; st.param.b64 [p], %rd1; st.param.b64 [p+8], 8; st.param.b64 [p+16], 8;\n"
-               "st.param.b64 [p+24], 0; st.param.b32 [v], 1; st.param.b64 [e], 4; st.param.b64 [e+8], 1;\n"
-               "st.param.b64 [e+16], 0x4000000000000000; st.param.b64 [s], 0;\n"
-               "call.uni (q), __cudaCDP2Memset3DAsync_ptsz, (p, v, e, s); ld.param.b32 %r1, [q]; }\n");
-    uint32_t *out = tm_alloc(4096);
+    uint32_t *out = tm_alloc(1 << 20);
     struct sg_fault f = {0};
     struct tk t;
     int r = -1;
@@ -412,8 +414,16 @@ static void endless_rows(void)
         t_watchdog = 0;
         tk_close(&t);
     }
-    t_result("the watchdog counts rows", r == 702, "%d: %s %s", r, f.message, t.diag.message);
+    t_result(label, r == (late ? 702 : 0), "%d: %s %s", r, f.message, t.diag.message);
     tm_free_all();
+}
+
+/* Rows count like the instructions that would store them. */
+static void endless_rows(void)
+{
+    rows_count("the watchdog counts rows", SLICES("8", "0x4000000000000000"), true);
+    rows_count("the watchdog counts the bytes of rows", SLICES("0x100000", "11"), true);
+    rows_count("rows within the limit", SLICES("0x100000", "9"), false);
 }
 
 int main(void)

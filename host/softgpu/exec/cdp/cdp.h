@@ -59,7 +59,7 @@ int sg_cdp_may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
 
 /* ---- exec/cdp/sg_cdp_memory.c: copies and memsets ---- */
 
-/* A row counts as an instruction in *taken. */
+/* A row counts in *taken as the instructions that would store it. */
 int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c,
                       uint64_t *taken);
 

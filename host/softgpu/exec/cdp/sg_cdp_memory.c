@@ -269,12 +269,14 @@ static bool run_row(const struct sg_launch *l, struct sg_fault *fault, const str
     return true;
 }
 
+#define STEP_BYTES 512u /* what an instruction of a warp stores at most: 16 bytes per lane */
+
 /* The limit of instructions and the end of the context hold for the rows as for the threads of a grid. */
-static int row_may_run(const struct sg_launch *l, struct sg_fault *fault, uint64_t *taken)
+static int row_may_run(const struct sg_launch *l, struct sg_fault *fault, u64 bytes, uint64_t *taken)
 {
     const int r = sg_cdp_may_go_on(l, fault, *taken);
 
-    ++*taken;
+    *taken += 1 + bytes / STEP_BYTES;
     return r;
 }
 
@@ -287,7 +289,7 @@ int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const s
         return 0;
     for (u64 slice = 0; !r && slice < c->slices; slice++) {
         for (u64 row = 0; !r && row < c->height; row++) {
-            r = row_may_run(l, fault, taken);
+            r = row_may_run(l, fault, c->width, taken);
             sg_grace_enter();
             if (!r && !run_row(l, fault, c, slice, row))
                 r = fault->result;
