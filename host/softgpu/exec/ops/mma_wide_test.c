@@ -385,8 +385,49 @@ static const struct form forms[] = {
     {OM, NV4 "4X", "f32", NIBBLE, NIBBLE, 128, 1, 4, ".ue4m3"},
 };
 
+/* 1 + 2^-11 + 2^-24, which is halfway between numbers of f16 if it is rounded to f32 first. */
+static void round_once(void)
+{
+    static const int where[4] = {0};
+    const struct form f = {".sp", "", "f16", F16, F16, 16, 4, 0, ""};
+    struct lane *lanes = tm_alloc(32 * sizeof(*lanes));
+    const uint64_t params[] = {(uintptr_t)lanes};
+    struct sg_fault fault = {.message = ""};
+    static struct product p;
+    char text[4096];
+    struct tk t;
+    int r = -1;
+
+    memset(&p, 0, sizeof(p));
+    for (int row = 0; row < 16; row++)
+        for (int at = 0; at < 16; at += 4) {
+            put_metadata(&p, &f, 0, row, at, 0);
+            put_metadata(&p, &f, 0, row, at + 2, 1);
+        }
+    p.kept[0][0] = 1;
+    p.kept[0][1] = ldexp(1, -11);
+    p.kept[0][2] = ldexp(1, -12);
+    p.b[0][0] = p.b[1][0] = 1;
+    p.b[4][0] = ldexp(1, -12);
+    memset(lanes, 0, 32 * sizeof(*lanes));
+    for (int i = 0; i < 32; i++) {
+        fill_lane(&lanes[i], &p, &f, i, 'h');
+        lanes[i].meta = p.meta[i];
+    }
+    make_text(text, sizeof(text), "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", &f, 0, where,
+              false);
+    if (tk_open(&t, text, "t")) {
+        r = tk_run(&t, 1, 32, params, &fault);
+        tk_close(&t);
+    }
+    t_result("a sum of f16 is rounded once", !r && lanes[0].d[0] == 0x3c01, "%d %s: 0x%x", r, fault.message,
+             lanes[0].d[0]);
+    tm_free_all();
+}
+
 int main(void)
 {
+    round_once();
     for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         const struct form *f = &forms[i];
         const int step = f->scales ? f->scales : 4;

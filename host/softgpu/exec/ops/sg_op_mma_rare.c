@@ -322,7 +322,7 @@ static u32 wide_result(u32 c, f64 sum, u8 type, bool saturate)
         return (u32)(!saturate ? v : v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
     }
     if (type == 'h')
-        return sg_f32_to_f16((f32)((f64)sg_f16_to_f32((u16)c) + sum), 0);
+        return sg_f64_to_f16((f64)sg_f16_to_f32((u16)c) + sum, 0);
     f = (f32)((f64)f32b(c) + sum);
     return f != f ? 0x7fffffffu : b32(f);
 }
