@@ -12,6 +12,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
 static bool is_socket(const char *path)
 {
     struct stat st;
@@ -20,22 +24,37 @@ static bool is_socket(const char *path)
 }
 
 /*
- * True if the process that called listen(2) has ended. After a SIGKILL of a broker, a child of it that a
- * system call keeps (brk_thread.c) still has the descriptors: connect(2) succeeds, and nothing accepts.
- * A process of another namespace of processes counts as alive.
+ * The process that called listen(2), as a descriptor, or -errno; -ESRCH: it has ended, and its parent has waited for
+ * it. Before Linux 6.5 it is found by its number, which another process may have by now, and a process of another
+ * namespace of processes has none.
  */
-static bool listener_has_ended(int connected)
+static int listener_open(int connected)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
-    struct pollfd p = {.events = POLLIN};
+    int fd;
+
+    if (!getsockopt(connected, SOL_SOCKET, SO_PEERPIDFD, &fd, &(socklen_t){sizeof(fd)}))
+        return fd;
+    if (errno == ESRCH)
+        return -ESRCH;
+    if (getsockopt(connected, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0)
+        return -ENODATA;
+    fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    return fd < 0 ? -errno : fd;
+}
+
+/*
+ * True if the process that called listen(2) has ended. After a SIGKILL of a broker, a child of it that a
+ * system call keeps (brk_thread.c) still has the descriptors: connect(2) succeeds, and nothing accepts.
+ */
+static bool listener_has_ended(int connected)
+{
+    struct pollfd p = {.fd = listener_open(connected), .events = POLLIN};
     bool ended;
 
-    if (getsockopt(connected, SOL_SOCKET, SO_PEERCRED, &peer, &size) || peer.pid <= 0)
-        return false;
-    p.fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
     if (p.fd < 0)
-        return errno == ESRCH;
+        return p.fd == -ESRCH;
     ended = poll(&p, 1, 0) == 1; /* also while its parent has not waited for it */
     close(p.fd);
     return ended;

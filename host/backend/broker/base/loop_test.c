@@ -229,12 +229,88 @@ static void test_listener_has_ended(void **state)
     rmdir(dir);
 }
 
+/* brk_listen_unix() in another namespace of processes, where the listener has no number. Closes what it opened. */
+static int listen_elsewhere(const char *path)
+{
+    int status = 0;
+    pid_t helper = fork(), first;
+
+    if (!helper) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWPID) && unshare(CLONE_NEWPID))
+            _exit(255);
+        first = fork();
+        if (!first) {
+            const int fd = brk_listen_unix(path, SOCK_STREAM, BRK_LISTEN_OWNER);
+
+            _exit(fd < 0 ? -fd : 0);
+        }
+        _exit(first > 0 && waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status)
+                                                                                    : 254);
+    }
+    assert_true(helper > 0);
+    assert_int_equal(waitpid(helper, &status, 0), helper);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static bool kernel_names_peers(void)
+{
+    int pair[2], fd = -1;
+    bool ok;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    ok = !getsockopt(pair[0], SOL_SOCKET, 77 /* SO_PEERPIDFD */, &fd, &(socklen_t){sizeof(fd)});
+    close(pair[0]);
+    close(pair[1]);
+    if (ok)
+        close(fd);
+    return ok;
+}
+
+/* A broker in a container is killed; the next one has another namespace of processes. */
+static void test_listener_elsewhere_has_ended(void **state)
+{
+    char dir[] = "/tmp/vgb-loop-XXXXXX", path[64];
+    pid_t broker, child = 0;
+    int ready[2], r;
+
+    (void)state;
+    if (!kernel_names_peers()) {
+        print_message("needs Linux 6.5\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/s", dir);
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    broker = fork();
+    if (!broker)
+        listen_and_share(path, ready[1]);
+    assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
+    r = listen_elsewhere(path);
+    assert_int_equal(kill(broker, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)broker, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+    if (r != 255) {
+        assert_int_equal(r, EADDRINUSE);
+        assert_int_equal(listen_elsewhere(path), 0);
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(broker, NULL, 0), broker);
+    close(ready[0]);
+    close(ready[1]);
+    unlink(path);
+    rmdir(dir);
+    if (r == 255) {
+        print_message("this system makes no namespaces for this user\n");
+        skip();
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_shut_down),
-                                       cmocka_unit_test(test_path_is_kept),
-                                       cmocka_unit_test(test_file_is_kept),
-                                       cmocka_unit_test(test_listener_has_ended)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_descriptor),      cmocka_unit_test(test_shut_down),
+        cmocka_unit_test(test_path_is_kept),       cmocka_unit_test(test_file_is_kept),
+        cmocka_unit_test(test_listener_has_ended), cmocka_unit_test(test_listener_elsewhere_has_ended)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
