@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -186,15 +187,17 @@ static void test_file_is_kept(void **state)
 }
 
 /* Listens, and has a child with its descriptors, as system calls that do not return have. */
-static void listen_and_share(const char *path, int ready)
+static void listen_and_share(const char *path, const int ready[2])
 {
     int fd = brk_listen_unix(path, SOCK_STREAM, BRK_LISTEN_OWNER);
-    pid_t child = fd < 0 ? fd : (pid_t)syscall(SYS_clone, CLONE_FILES, NULL, NULL, NULL, NULL);
+    pid_t child;
 
-    if (child && write(ready, &child, sizeof(child)) != sizeof(child))
+    close(ready[0]);
+    child = fd < 0 ? fd : (pid_t)syscall(SYS_clone, CLONE_FILES, NULL, NULL, NULL, NULL);
+    if (child && write(ready[1], &child, sizeof(child)) != sizeof(child))
         _exit(1);
-    for (;;)
-        pause();
+    poll(&(struct pollfd){.fd = ready[1]}, 1, -1); /* both end with the test, which may fail */
+    _exit(0);
 }
 
 /* A broker that was killed while a child of it makes a system call: the child has its listening socket. */
@@ -211,7 +214,7 @@ static void test_listener_has_ended(void **state)
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
     broker = fork();
     if (!broker)
-        listen_and_share(a.sun_path, ready[1]);
+        listen_and_share(a.sun_path, ready);
     assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
     assert_true(child > 0);
     assert_int_equal(brk_listen_unix(a.sun_path, SOCK_STREAM, BRK_LISTEN_OWNER), -EADDRINUSE);
@@ -284,7 +287,7 @@ static void test_listener_elsewhere_has_ended(void **state)
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
     broker = fork();
     if (!broker)
-        listen_and_share(path, ready[1]);
+        listen_and_share(path, ready);
     assert_int_equal(read(ready[0], &child, sizeof(child)), sizeof(child));
     r = listen_elsewhere(path);
     assert_int_equal(kill(broker, SIGKILL), 0);
