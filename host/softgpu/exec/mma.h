@@ -75,7 +75,7 @@ static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type
    the instruction; three "ext" instructions follow, with those of b, c and d in the same fields. */
 
 /*
- * A form of mma.wide: products of a sparse a, and products with scales; rows of a table in exec/types.c. m is 16, n 8.
+ * A form of mma.wide: products of a sparse a, and products with scales; rows of a table in exec/sg_types.c. m is 16, n 8.
  * Of a sparse a the registers hold the half that is not zero.
  */
 struct sg_mma_wide {
