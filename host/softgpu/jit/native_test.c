@@ -78,7 +78,7 @@ static uint32_t row_at(unsigned p, uint32_t i)
 static bool by_handler(const char *op, const char *text)
 {
     return !strcmp(sg_op_isa(), "avx2") &&
-           (!strcmp(op, "mma.float") || !strcmp(op, "ldmatrix") ||
+           (!strcmp(op, "mma.float") || !strcmp(op, "mma.int") || !strcmp(op, "ldmatrix") ||
             ((!strcmp(op, "sin.f32") || !strcmp(op, "cos.f32")) && !strstr(text, "/* sincos */")));
 }
 
@@ -177,6 +177,7 @@ static void ldmatrix_all(void)
 
 #define MODE " in a mode or under a predicate"
 #define MMA(shape, type) "mma.sync.aligned." shape ".row.col.f32." type "." type ".f32"
+#define IMMA(shape, a, b) "mma.sync.aligned." shape ".row.col.s32." a "." b ".s32"
 /* Operations on registers: the handlers' results for the same values, which tests of the
    handlers compare with others. */
 static const struct {
@@ -323,6 +324,32 @@ static const struct {
     {"mma.float",
      MMA("m16n8k16", "bf16") " {%x0, %x1, %x2, %x3}, {%x4, %x5, %x6, %x7}, {%x8, %x9}, {%x0, %x1, %x2, %x3};\n" MMA(
          "m16n8k8", "f16") " {%d3, %d2, %d1, %d0}, {%x4, %x5}, {%x6}, {%x0, %x1, %x2, %x3};"},
+    /* bytes: some of them -128, which has no opposite */
+    {"mma.int", IMMA("m16n8k32", "s8",
+                     "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
+    {"mma.int", IMMA("m16n8k32", "u8",
+                     "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
+    {"mma.int",
+     IMMA("m16n8k16", "s8", "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1}, {%x4}, {%x6, %x7, %x8, %x9};"},
+    {"mma.int",
+     IMMA("m16n8k16", "u8", "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1}, {%x4}, {%x6, %x7, %x8, %x9};"},
+    {"mma.int", IMMA("m8n8k16", "s8", "s8") " {%d0, %d1}, {%x0}, {%x4}, {%x6, %x7};\n" IMMA(
+                    "m8n8k16", "u8", "s8") " {%d2, %d3}, {%x1}, {%x4}, {%x8, %x9};"},
+    {"mma.int",
+     "or.b32 %x0, %x0, 0x80808080; or.b32 %x4, %x4, 0x80808080; and.b32 %x1, %x1, 0x80808080; and.b32 %x5, %x5, 0x80808080;\n" IMMA(
+         "m16n8k32", "s8",
+         "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
+    {"mma.int",
+     "mov.u32 %d0, 0x80808080; mov.u32 %d1, %d0; mov.u32 %d2, -1; mov.u32 %d3, %d2;\n" IMMA(
+         "m16n8k32", "s8",
+         "s8") " {%d0, %d1, %d2, %d3}, {%d0, %x1, %d0, %x1}, {%d0, %x0}, {%d0, %d1, %d2, %d3};\n" IMMA("m16n8k16",
+                                                                                                       "s8",
+                                                                                                       "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1}, {%x0}, {%d3, %d2, %d1, %d0};"},
+    {"mma.int",
+     IMMA(
+         "m16n8k32", "s8",
+         "s8") " {%x0, %x1, %x2, %x3}, {%x0, %x1, %x2, %x3}, {%x2, %x3}, {%x6, %x6, %x0, %x6};\n"
+               "add.u32 %d0, %x0, %x1; add.u32 %d1, %x2, %x3; add.u32 %d2, %x4, %x5; add.u32 %d3, %x6, %x7;"},
 };
 #define NOPS (sizeof(ops) / sizeof(ops[0]))
 #define BLOCKS 64u

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native ldmatrix, and mma of halves and bf16 with sums in f32, with the results of
+ * Native ldmatrix, mma of halves and bf16 with sums in f32, and mma of bytes, with the results of
  * exec/ops/sg_op_matrix.c and exec/ops/sg_op_mma.c, for all lanes; the handlers process all other cases.
  */
 #include "jit/memory/memory_ops.h"
 
 #ifdef SG_JIT
 
-static const struct vop PERMI2W = {M38, P66, 1, 0x75}, BCAST4 = {M38, P66, 0, 0x5a};
+static const struct vop PERMI2W = {M38, P66, 1, 0x75}, PERMI2D = {M38, P66, 0, 0x76},
+                        BCAST4 = {M38, P66, 0, 0x5a};
 
 /* Source index of word k of a transposed 8 by 8 matrix of halves, which lies in two registers. */
 #define PAIR_OF(i) (u16)(((i)&3) * 16 + ((i) >> 2)), (u16)(((i)&3) * 16 + 8 + ((i) >> 2))
@@ -123,14 +124,17 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 #define TURN(x, c) (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
 #define WIDE(x, c) 0, (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
 #define PART(x, c) (u16)(2 * (8 * ((x)&1) + (c)) + ((x) >> 1))
+#define QUAD(t) (t), 8 + (t), 16 + (t), 24 + (t)
+#define QUADS(t) QUAD(t), QUAD((t) + 1), QUAD((t) + 2), QUAD((t) + 3)
 #define EIGHT(m, x) m(x, 0), m(x, 1), m(x, 2), m(x, 3), m(x, 4), m(x, 5), m(x, 6), m(x, 7)
 
 /* Permutations of 32 words (a) or of the words of two registers (b); x: the lane's number in a
    row, and 4 for the upper part. */
 static const struct {
-    u16 part[32];    /* a: the lower parts of all lanes, then the upper parts */
-    u16 turn[2][32]; /* b: the lower and the upper parts, of even and odd columns */
-    u16 wide[4][32]; /* the same, half each, for bf16 as f32 */
+    u16 part[32];     /* a: the lower parts of all lanes, then the upper parts */
+    u16 turn[2][32];  /* b: the lower and the upper parts, of even and odd columns */
+    u16 wide[4][32];  /* the same, half each, for bf16 as f32 */
+    u32 bytes[2][16]; /* b of bytes: the registers of even and of odd columns, by t */
     u32 high, nan;
 } from __attribute__((aligned(64))) = {{EIGHT(PART, 0), EIGHT(PART, 1), EIGHT(PART, 2), EIGHT(PART, 3)},
                                        {{EIGHT(TURN, 0), EIGHT(TURN, 1), EIGHT(TURN, 2), EIGHT(TURN, 3)},
@@ -139,6 +143,7 @@ static const struct {
                                         {EIGHT(WIDE, 2), EIGHT(WIDE, 3)},
                                         {EIGHT(WIDE, 4), EIGHT(WIDE, 5)},
                                         {EIGHT(WIDE, 6), EIGHT(WIDE, 7)}},
+                                       {{QUADS(0)}, {QUADS(4)}},
                                        0xffff0000u,
                                        0x7fffu};
 #define FROM(field) ((s32)((const u8 *)&from.field - (const u8 *)&from))
@@ -341,9 +346,123 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/*
+ * ---- mma of bytes: as exec/ops/mma_avx512.h, except for the source of b ----
+ *
+ * The instruction multiplies unsigned by signed bytes: signed a is taken as a + 128, and what that
+ * adds, 128 times the sum of a column of b, is subtracted from c.
+ */
+
+enum { BYTES_BIAS = 5, BYTES_EXCESS = 6 }; /* registers; the excess of even and of odd columns */
+
+static const struct vop DPBUSD = {M38, P66, 0, 0x50}, VPXORD = {M0F, P66, 0, 0xef},
+                        SWAP_PARTS = {M3A, P66, 1, 0x43}, SHUFFLE_D = {M0F, P66, 0, 0x70};
+
+/* Stores register r of b at [RCX + 128 r]: for each t, the four lanes of even columns, then all of odd ones. */
+static void bytes_b(struct jit *j, const struct sg_insn *in, u32 r)
+{
+    struct buf *b = B(j);
+    u32 v[2];
+
+    mma_get(j, in, r, v);
+    for (u32 e = 0; e < 2; e++) {
+        evm(b, VMOV, e, 0, RSI, FROM(bytes[e]), 64, 0, 0);
+        ev(b, PERMI2D, e, v[0], v[1], 0, 0);
+        evm(b, VMOVU_STORE, e, 0, RCX, (s32)(128 * r + 64 * e), 64, 0, 0);
+        ev(b, DPBUSD, BYTES_EXCESS + e, BYTES_BIAS, e, 0, 0);
+    }
+}
+
+/* The sums of each column, which lie in the four parts of the registers, in all parts. */
+static void bytes_excess(struct jit *j)
+{
+    for (u32 e = BYTES_EXCESS; e < BYTES_EXCESS + 2; e++)
+        for (u32 k = 0; k < 2; k++) {
+            evi(B(j), SWAP_PARTS, 0, e, e, 0, 0, k ? 0xb1 : 0x4e);
+            ev(B(j), VPADDD, e, e, 0, 0, 0);
+        }
+}
+
+/* sum += register r of b times `rows` registers of a. */
+static void bytes_step(struct jit *j, const struct sg_insn *in, u32 r, u32 rows, u32 sum[4][2])
+{
+    struct buf *b = B(j);
+    u32 v[2];
+
+    for (u32 row = 0; row < rows; row++) {
+        mma_get(j, in, rows * r + row, v);
+        for (u32 h = 0; h < 2; h++)
+            ev(b, VPXORD, 1 + 2 * row + h, v[h], BYTES_BIAS, 0, 0);
+    }
+    for (u32 t = 0; t < 4; t++) {
+        for (u32 e = 0; e < 2; e++)
+            evm(b, BCAST4, 6 + e, 0, RCX, (s32)(128 * r + 64 * e + 16 * t), 16, 0, 0);
+        for (u32 row = 0; row < rows; row++)
+            for (u32 h = 0; h < 2; h++) {
+                evi(b, SHUFFLE_D, 0, 0, 1 + 2 * row + h, 0, 0, 0x55 * t);
+                for (u32 e = 0; e < 2; e++)
+                    ev(b, DPBUSD, sum[2 * row + e][h], 0, 6 + e, 0, 0);
+            }
+    }
+}
+
+/* Registers for the sums: c less the excess. */
+static void bytes_c(struct jit *j, const struct sg_insn *in, u32 n, u32 sum[4][2])
+{
+    for (u32 r = 0; r < n; r++)
+        for (u32 h = 0; h < 2; h++) {
+            const u32 v = sg_jv_get(j, *sg_jit_field(in + 2, r), h);
+            const bool last = mma_last(j, in, r);
+
+            if (last)
+                sg_jv_take(j, v);
+            sum[r][h] = last ? v : sg_jv_new(j);
+            ev(B(j), VPSUBD, sum[r][h], v, BYTES_EXCESS + (r & 1), 0, 0);
+            if (!last)
+                j->pinned &= ~(1u << v);
+        }
+}
+
+static bool e_mma_bytes(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const struct sg_mma_form *f = &sg_mma_forms[in->aux];
+    const u32 rows = f->m / 8;
+    struct buf *b = B(j);
+    u32 sum[4][2];
+
+    (void)arg;
+    if (j->masked || b->avx2 || in->imm || f->c != 'i' || (f->a != SG_MMA_S8 && f->a != SG_MMA_U8) ||
+        f->b != SG_MMA_S8 || !__builtin_cpu_supports("avx512vnni") || j->nmma == MMA_NATIVE)
+        return false;
+    j->nmma++;
+    mov_imm64(b, RSI, (u64)(uintptr_t)&from);
+    alu_imm(b, true, 5, RSP, MMA_ROOM);
+    alu_reg(b, true, 0x89, RCX, RSP);
+    alu_imm(b, true, 4, RCX, (u32)-64); /* the memory below RSP is unused */
+    mov_imm64(b, RAX, f->a == SG_MMA_S8 ? 0x80808080u : 0);
+    ev(b, BCAST_R32, BYTES_BIAS, 0, RAX, 0, 0);
+    for (u32 e = BYTES_EXCESS; e < BYTES_EXCESS + 2; e++)
+        ev(b, VPXORD, e, e, e, 0, 0);
+    for (u32 r = 0; r < f->nb; r++)
+        bytes_b(j, in + 1, r);
+    if (f->a == SG_MMA_S8)
+        bytes_excess(j);
+    bytes_c(j, in, f->nc, sum);
+    for (u32 r = 0; r < f->nb; r++)
+        bytes_step(j, in, r, rows, sum);
+    mma_kill(j, in);
+    for (u32 r = 0; r < f->nc; r++)
+        for (u32 h = 0; h < 2; h++)
+            sg_jv_bind(j, *sg_jit_field(in + 3, r), h, sum[r][h]);
+    alu_imm(b, true, 0, RSP, MMA_ROOM);
+    sg_jv_unpin(j);
+    return true;
+}
+
 const struct jop sg_jit_ops_matrix[] = {
     {SG_OP_ldmatrix, e_ldmatrix, 0},
     {SG_OP_mma_float, e_mma, 0},
+    {SG_OP_mma_int, e_mma_bytes, 0},
     {SG_OP_NONE, NULL, 0},
 };
 
