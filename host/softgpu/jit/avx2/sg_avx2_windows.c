@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AVX2: windows (jit/memory/windows.h). Groups of 8 (or 4) lanes whose words lie within 32 bytes are a
- * load and a permutation of words; bytes and halves that are the same for a group, one broadcast. Of a
+ * AVX2: windows (jit/memory/windows.h). Groups of 8 (or 4) lanes whose words lie within 32 bytes, or pairs
+ * within 16, are a load and a permutation of words; bytes and halves that are the same for a group, one broadcast. Of a
  * window's bytes more are read than lanes ask for, all of them between the lowest and the highest
  * element of all lanes; where these are less than 32 bytes, the load has a mask.
  */
@@ -14,37 +14,36 @@
 
 #define AT(field) ((s32)offsetof(struct sg_window, field))
 
-/* Where a window of 32 bytes begins that has the words from `low` on, within the bytes that lanes ask for. False: nowhere. */
-static bool place_window(const struct sg_window *x, const u64 *a, u64 low, u64 *begin)
+/* Where a window begins that has the words from `low` on, within the bytes that lanes ask for. False: nowhere. */
+static bool place_window(const struct sg_window *x, const u64 *a, u32 bytes, u64 low, u64 *begin)
 {
     const u64 lowest = a[0] + (u64)x->low, end = lowest + x->span;
 
     *begin = low;
-    if (end - low >= 32)
+    if (end - low >= bytes)
         return true;
-    *begin -= (32 - (end - low) + 3) & ~3ull; /* a multiple of words */
+    *begin -= (bytes - (end - low) + 3) & ~3ull; /* a multiple of words */
     return *begin - lowest <= x->span;
 }
 
-/* The words of the lanes from `first` on, in window g, which begins at `begin`. */
-static bool place_words(struct sg_window *x, const u64 *a, u32 first, u32 each, u64 begin)
+/* The words of the lanes from `first` on, in their window, which begins at `begin`. */
+static bool place_words(struct sg_window *x, const u64 *a, u32 first, u32 each, u32 bytes, u64 begin)
 {
     for (u32 i = first; i < first + each; i++) {
         if (!(x->lanes >> i & 1))
             continue;
-        if ((a[i] - begin) & 3 || a[i] - begin + x->size > 32)
+        if ((a[i] - begin) & 3 || a[i] - begin + x->size > bytes)
             return false;
         x->word[i] = (u32)(a[i] - begin) / 4;
     }
     return true;
 }
 
-bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state)
+bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state, u32 each, u32 bytes)
 {
-    const u32 each = state == SG_WINDOW_4 ? 4 : 8;
     const bool small = x->size < 4, few = state == SG_WINDOW_FEW;
 
-    if (small ? few : x->size & 3 || few != (x->span < 32))
+    if (small ? few : x->size & 3 || x->size > bytes || few != (x->span < 32))
         return false;
     for (u32 first = 0; first < SG_LANES; first += each) {
         const u32 g = first / each, running = x->lanes >> first & ((1u << each) - 1);
@@ -58,12 +57,12 @@ bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state 
         if (!running) /* any bytes will do */
             low = high = a[0] + (u64)x->low;
         begin = low;
-        if (small ? high != low : high - low > 32 - x->size)
+        if (small ? high != low : high - low > bytes - x->size)
             return false;
-        if (!small && !few && !place_window(x, a, low, &begin))
+        if (!small && !few && !place_window(x, a, bytes, low, &begin))
             return false;
         x->base[g] = (s64)(begin - a[0]);
-        if (!small && !place_words(x, a, first, each, begin))
+        if (!small && !place_words(x, a, first, each, bytes, begin))
             return false;
         if (!few)
             continue;
@@ -145,11 +144,56 @@ static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 d
     }
 }
 
+/* The same of four groups of 2 lanes: groups g and g + 2 in T2, the others in T3. */
+static void four_pairs(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
+{
+    const struct vop permilps = OP(M38, P66, 0, 0x0c);
+
+    for (u32 q = 0; q < 4; q++) {
+        const u32 t = q & 1 ? T3 : T2;
+
+        begin_of(b, g + q);
+        if (q < 2)
+            sg_avx2_vex(b, LOAD, false, t, 0, MEM_AT(RCX, disp));
+        else
+            v256i(b, INSERT128, t, t, MEM_AT(RCX, disp), 1);
+        if (ahead && !(q & 1))
+            prefetch_window(b, disp);
+    }
+    v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(8 * g)));
+    for (u32 k = 0; k < n; k++) {
+        const u32 y = sg_avx2_put(b, d[k], h);
+
+        if (k)
+            next_words(b);
+        v256(b, permilps, y, T2, REG(T0));
+        v256(b, permilps, T1, T3, REG(T0));
+        v256i(b, OP(M3A, P66, 0, 0x02), y, y, REG(T1), 0xcc); /* vpblendd */
+    }
+}
+
+/* Elements of 8 or 16 bits of four groups of 2 lanes. */
+static void small_pairs(struct buf *b, u32 y, struct vop bcast, u32 g, s32 disp)
+{
+    for (u32 q = 0; q < 4; q++) {
+        begin_of(b, g + q);
+        sg_avx2_vex(b, bcast, false, T0 + q, 0, MEM_AT(RCX, disp));
+    }
+    sg_avx2_vex(b, OP(M0F, P66, 0, 0x6c), false, T0, T0, REG(T1)); /* vpunpcklqdq */
+    sg_avx2_vex(b, OP(M0F, P66, 0, 0x6c), false, T2, T2, REG(T3));
+    v256i(b, INSERT128, y, T0, REG(T2), 1);
+}
+
 /* An element of 8 or 16 bits for each of the groups of a half, in the low bits of its lanes. */
 static void small_elements(struct buf *b, u32 d, u32 each, u32 size, u32 h, u32 g, s32 disp)
 {
     const struct vop bcast = OP(M38, P66, 0, size == 1 ? 0x78 : 0x79);
     const u32 y = sg_avx2_put(b, d, h);
+
+    if (each == 2) {
+        small_pairs(b, y, bcast, g, disp);
+        return;
+    }
 
     begin_of(b, g);
     v256(b, bcast, y, 0, MEM_AT(RCX, disp));
@@ -176,8 +220,10 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
                 small_elements(b, v[0], each, size, h, g, disp);
             else if (each == 8)
                 eight_words(b, v, n, h, g, disp, ahead, few);
-            else
+            else if (each == 4)
                 twice_four(b, v, n, h, g, disp, ahead);
+            else
+                four_pairs(b, v, n, h, g, disp, ahead);
         }
     sg_avx2_unlock(b);
 }
@@ -185,7 +231,7 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead)
 {
     struct buf *b = B(j);
-    size_t four, few = 0, end[2] = {0};
+    size_t four, pairs, few = 0, end[3] = {0};
 
     alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_8);
     four = fork_jcc(b, JB);
@@ -194,13 +240,18 @@ void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, 
     one_way(j, d, n, size, 8, disp, ahead, false);
     end[0] = fork_jmp(b);
     sg_jit_join_at(j, four);
+    alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_4);
+    pairs = fork_jcc(b, JB);
     one_way(j, d, n, size, 4, disp, ahead, false);
+    end[1] = fork_jmp(b);
+    sg_jit_join_at(j, pairs);
+    one_way(j, d, n, size, 2, disp, ahead, false);
     if (size >= 4) {
-        end[1] = fork_jmp(b);
+        end[2] = fork_jmp(b);
         sg_jit_join_at(j, few);
         one_way(j, d, n, size, 8, disp, ahead, true);
     }
-    sg_jit_join(j, end, 2);
+    sg_jit_join(j, end, 3);
 }
 
 #endif

@@ -58,7 +58,7 @@ static const struct form {
              {SG_WINDOW_8, 8, 64},
              {SG_WINDOW_4, 4, 32},
              {SG_WINDOW_4_WIDE, 4, 64}},
-  avx2_forms[] = {{SG_WINDOW_8, 8, 32}, {SG_WINDOW_4, 4, 32}, {SG_WINDOW_FEW, 8, 32}};
+  avx2_forms[] = {{SG_WINDOW_8, 8, 32}, {SG_WINDOW_4, 4, 32}, {SG_WINDOW_FEW, 8, 32}, {SG_WINDOW_2, 2, 16}};
 
 /* The byte of the two registers that the form permutes in which window g begins. */
 static u32 begin_of(const struct form *f, u32 g)
@@ -72,7 +72,7 @@ static bool windows_fit(struct sg_window *x, const u64 *a, const struct form *f)
     const u64 lowest = a[0] + (u64)x->low;
 
     if (x->avx2)
-        return sg_avx2_window_fit(x, a, f->state);
+        return sg_avx2_window_fit(x, a, f->state, f->each, f->bytes);
     if (f->state != SG_WINDOW_32 && x->span < f->bytes)
         return false;
     for (u32 first = 0; first < SG_LANES; first += f->each) {

@@ -10,15 +10,16 @@
 
 /* Order matters: values from SG_WINDOW_FIRST on have windows. */
 enum sg_window_state {
-    SG_WINDOW_NEW,    /* the load has not run yet */
-    SG_WINDOW_NONE,   /* the lanes are too far apart */
+    SG_WINDOW_NEW,  /* the load has not run yet */
+    SG_WINDOW_NONE, /* the lanes are too far apart */
+    SG_WINDOW_2,    /* 2 lanes in 16 bytes; AVX2 alone */
+    SG_WINDOW_FIRST = SG_WINDOW_2,
     SG_WINDOW_4_WIDE, /* 4 lanes in 64 bytes; not with AVX2 */
-    SG_WINDOW_FIRST = SG_WINDOW_4_WIDE,
-    SG_WINDOW_4,  /* 4 lanes in 32 bytes */
-    SG_WINDOW_8,  /* 8 lanes in 64 bytes, with AVX2 in 32 */
-    SG_WINDOW_16, /* 16 lanes in 64 bytes; not with AVX2 */
-    SG_WINDOW_32, /* all lanes in 64 bytes; not with AVX2 */
-    SG_WINDOW_FEW /* all lanes in less than 32 bytes; AVX2 alone */
+    SG_WINDOW_4,      /* 4 lanes in 32 bytes */
+    SG_WINDOW_8,      /* 8 lanes in 64 bytes, with AVX2 in 32 */
+    SG_WINDOW_16,     /* 16 lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_32,     /* all lanes in 64 bytes; not with AVX2 */
+    SG_WINDOW_FEW     /* all lanes in less than 32 bytes; AVX2 alone */
 };
 
 /* The address pattern of a load, learned from its first run. Written once, under a lock, `state`
@@ -38,7 +39,7 @@ struct sg_window {
             u32 wanted[4][8];   /* SG_WINDOW_FEW: words of each window that are read: UINT32_MAX */
         };
     };
-    s64 base[8];     /* start of each window relative to the address of lane 0 */
+    s64 base[16];    /* start of each window relative to the address of lane 0 */
     s64 low;         /* the lowest of these */
     u64 span;        /* bytes from `low` to the end of the highest element */
     u32 state;       /* enum sg_window_state */
@@ -85,8 +86,9 @@ void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u
 void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
 /* The same with AVX2 (jit/avx2/sg_avx2_windows.c); size: bytes per lane. */
 void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);
-/* Fills x with windows at addresses a, as the form `state` needs them. False: some lanes are too far apart. */
-bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state);
+/* Fills x with windows of `each` lanes at addresses a, as the form `state` needs them. False: some lanes of a window do not
+   lie within `bytes`. */
+bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state, u32 each, u32 bytes);
 #define SG_WINDOW_AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 /* RSI: x; jumps to the slow path unless the load has run. */
 void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *x);

@@ -75,11 +75,15 @@ static uint32_t offset(unsigned pattern, uint32_t i)
         return 128;
     case 6: /* two rows, one far away */
         return i / 16 * 1024 + i % 16 * 4;
+    case 7: /* pairs of lanes in 12 bytes, 36 bytes apart */
+        return i / 2 * 36 + i % 2 * 8;
+    case 8: /* pairs with the same address */
+        return i / 2 * 36;
     default: /* in no order */
         return i * 20 % 32 * 4 + i / 8 * 100;
     }
 }
-#define PATTERNS 8u
+#define PATTERNS 10u
 
 struct params {
     uint64_t data, off, out;
@@ -320,6 +324,7 @@ static void groups(void)
         for (unsigned k = 0; k < 4; k++) {
             group("halves", 2, masks[i], k & 1, k & 2, "a group of loads in windows");
             group("halves", 3, masks[i], k & 1, k & 2, "a group of loads in windows of four");
+            group("words", 7, masks[i], k & 1, k & 2, "a group of loads in windows of two");
             group("words", 0, masks[i], k & 1, k & 2, "a group of loads in rows");
             group("words", 4, masks[i], k & 1, k & 2, "a group of loads far apart");
             group("volatile", 0, masks[i], k & 1, k & 2, "loads in rows between those of a group");
@@ -423,7 +428,7 @@ static void both(const char *text)
     patterns(text, 0x0fffffffu, "most lanes", true);
     patterns(text, 0x55555555u, "every second lane", true);
     patterns(text, 0xfffffffeu, "without the first lane", false);
-    for (unsigned pattern = 1; pattern < 4; pattern++) {
+    for (unsigned pattern = 1; pattern < 8; pattern += pattern < 3 ? 1 : 4) { /* 1, 2, 3, 7 */
         edge(text, pattern, 0xffffffffu, 0, "elements up to the end");
         edge(text, pattern, 0xffffffffu, 4, "an element behind the end");
         edge(text, pattern, 0xffffffffu, 2, "misaligned");
