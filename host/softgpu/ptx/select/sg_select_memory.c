@@ -283,7 +283,7 @@ static int emit_ld(struct sg_dec *d)
 static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                         const struct addr *x, bool spin)
 {
-    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, size = sg_type_size(t);
+    uint32_t f[5] = {NONE, x->op, NONE, NONE, NONE}, i, size = sg_type_size(t);
     uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opel words[2];
     char op[40];
@@ -291,6 +291,8 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
     if (sg_pair_words(d, t, vec, el, words))
         return sg_pair_join(d, t, vec, el, words) ? d->err
                                                   : select_store(d, SG_TY_B32, vec / 2, words, x, spin);
+    if (sg_bytes_join(d, t, vec, el, words))
+        return d->err ? d->err : select_store(d, vec == 4 ? SG_TY_B32 : SG_TY_B16, 1, words, x, spin);
     for (uint32_t k = 0; k < vec; k++) {
         if (el[k].kind == SG_O_REG && d->vregs[el[k].v].cls == SG_C_64 && size < 8) {
             *src[k] = sg_temp(d, SG_TY_U32);
@@ -307,7 +309,6 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
         snprintf(op, sizeof(op), "st.%c.v%u.%s", space_letter(x), vec, elem_name(t, false));
     else
         snprintf(op, sizeof(op), "st.%c.%s", space_letter(x), elem_name(t, false));
-    f[1] = x->op;
     i = sg_emit_x(d, sg_op_named(op), f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (d->err)
         return d->err;

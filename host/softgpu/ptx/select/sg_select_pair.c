@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Vectors of 2 and 4 elements of 16 bits are loaded and stored as 1 and 2 words, which native code
- * supports; the elements are extracted from words or packed into them.
+ * supports; the elements are extracted from words or packed into them. Vectors of 2 and 4 bytes are
+ * packed when they are stored.
  */
 #include "ptx/select/select.h"
 
@@ -40,6 +41,39 @@ int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg
         sg_emit(d, SG_OP_mov_pack_2x16, words[k / 2].v, low, high, SG_OPND_NONE);
     }
     return d->err;
+}
+
+/* The low byte of element k of 8 bits. */
+static uint32_t byte_of(struct sg_dec *d, enum sg_type t, const struct sg_opel *el)
+{
+    uint32_t low;
+
+    if (el->kind != SG_O_REG || d->vregs[el->v].cls != SG_C_64)
+        return sg_src_el(d, el, t);
+    low = sg_temp(d, SG_TY_U32);
+    sg_emit(d, SG_OP_cvt_u32_u64, low, el->v, SG_OPND_NONE, SG_OPND_NONE);
+    return low;
+}
+
+bool sg_bytes_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                   struct sg_opel *word)
+{
+    uint32_t pair[2];
+
+    if (sg_type_size(t) != 1 || (vec != 2 && vec != 4))
+        return false;
+    for (uint32_t k = 0; k < vec; k += 2) {
+        const uint32_t low = byte_of(d, t, &el[k]), high = byte_of(d, t, &el[k + 1]);
+
+        pair[k / 2] = sg_temp(d, SG_TY_B32);
+        sg_emit(d, SG_OP_prmt_b32, pair[k / 2], low, high, sg_const32(d, 0x0040));
+    }
+    *word = (struct sg_opel){.kind = SG_O_REG, .v = pair[0]};
+    if (vec == 4) {
+        word->v = sg_temp(d, SG_TY_B32);
+        sg_emit(d, SG_OP_mov_pack_2x16, word->v, pair[0], pair[1], SG_OPND_NONE);
+    }
+    return true;
 }
 
 uint32_t sg_unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n)
