@@ -324,6 +324,19 @@ static const struct {
     {"mma.float",
      MMA("m16n8k16", "bf16") " {%x0, %x1, %x2, %x3}, {%x4, %x5, %x6, %x7}, {%x8, %x9}, {%x0, %x1, %x2, %x3};\n" MMA(
          "m16n8k8", "f16") " {%d3, %d2, %d1, %d0}, {%x4, %x5}, {%x6}, {%x0, %x1, %x2, %x3};"},
+    {"st.slow",
+     "st.global.v4.u8 [%p1], {%x0, %x1, %x2, %x3}; ld.global.u32 %d0, [%p1]; st.global.v2.u8 [%p1], {%x4, %x4}; "
+     "st.global.v2.u8 [%p1+2], {7, %x5}; ld.global.u32 %d1, [%p1];"},
+    {"cvt.f64.s32",
+     "cvt.rn.f64.s32 %w0, %x0; cvt.rn.f64.s32 %w1, %x1; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    /* any bits; halves and what lies between them, by an ulp of f64 and by much more */
+    {"cvt.f16.f64",
+     "cvt.rn.f16.f64 %h, %w0; cvt.u32.u16 %d0, %h; cvt.rn.f64.s32 %w1, %x2; cvt.rn.f16.f64 %h, %w1; cvt.u32.u16 %d1, %h;"},
+    {"cvt.f16.f64",
+     "cvt.f32.f16 %x1, %h; cvt.f64.f32 %w0, %x1; add.f64 %w1, %w0, 0d3E70000000000000; cvt.rn.f16.f64 %h, %w1; cvt.u32.u16 %d0, %h; "
+     "mov.b64 {%x2, %x3}, %w0; add.u32 %x2, %x2, 1; mov.b64 %w1, {%x2, %x3}; cvt.rn.f16.f64 %h, %w1; cvt.u32.u16 %d1, %h; "
+     "shr.u32 %x4, %x0, 19; shl.b32 %x4, %x4, 19; and.b32 %x5, %x0, 1; and.b32 %x4, %x4, 0xbfffffff; cvt.f64.f32 %w2, %x4; mov.b64 {%x6, %x7}, %w2; "
+     "or.b32 %x6, %x6, %x5; mov.b64 %w2, {%x6, %x7}; cvt.rn.f16.f64 %h, %w2; cvt.u32.u16 %d2, %h;"},
     /* bytes: some of them -128, which has no opposite */
     {"mma.int", IMMA("m16n8k32", "s8",
                      "s8") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},

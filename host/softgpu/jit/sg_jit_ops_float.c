@@ -103,6 +103,24 @@ static bool e_from_small(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+static bool e_wide_from_s32(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    static const struct vop EXTRACT4 = {M3A, P66, 1, 0x3b}, CVTDQ2PD = {M0F, PF3, 0, 0xe6};
+
+    (void)arg;
+    for (u32 h = 0; h < sg_jit_chunks(j, in, true); h++) {
+        const u32 a = sg_jv_get(j, in->a, h >> 1), d = sg_jv_new(j);
+        const bool upper = (h & 1) && !sg_jit_flat(j, in->a);
+
+        if (upper)
+            evi(B(j), EXTRACT4, a, 0, 0, 0, 0, 1);
+        ev(B(j), CVTDQ2PD, d, 0, upper ? 0 : a, 0, 0);
+        sg_jv_bind(j, in->d, h, d);
+        sg_jv_unpin(j);
+    }
+    return true;
+}
+
 /* Clamps to [0, 1]: NaN and -0 are the first operand of max, whose result is then the second
    operand. */
 static bool e_sat(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -152,6 +170,7 @@ const struct jop sg_jit_ops_float[] = {
     {SG_OP_cvt_f32_s8, e_from_small, 8 | 256 | NO_MODE | FIXED},
     {SG_OP_cvt_f32_u16, e_from_small, 16 | NO_MODE | FIXED},
     {SG_OP_cvt_f32_s16, e_from_small, 16 | 256 | NO_MODE | FIXED},
+    {SG_OP_cvt_f64_s32, e_wide_from_s32, 0 | NO_MODE | FIXED},
     {SG_OP_sat_f32, e_sat, FIXED},
     {SG_OP_copysign_f32, e_copysign, FIXED},
     {SG_OP_NONE, NULL, 0},

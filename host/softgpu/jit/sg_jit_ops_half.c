@@ -154,6 +154,42 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
     return true;
 }
 
+/*
+ * cvt of f64 to f16: in f64 already rounded to odd, to the 24 bits of f32, so that f32 is exact and the
+ * rounding to half the only one. What is not exact in f32 is too large or too small for a half.
+ */
+static bool e_narrow_wide(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    static const struct vop PADDQ = {M0F, P66, 1, 0xd4}, PANDQ = {M0F, P66, 1, 0xdb},
+                            PANDNQ = {M0F, P66, 1, 0xdf}, PORQ = {M0F, P66, 1, 0xeb},
+                            CVTPD2PS = {M0F, P66, 1, 0x5a};
+    struct buf *x = B(j);
+
+    (void)arg;
+    if (in->imm)
+        return false;
+    mov_imm64(x, RAX, (1u << 29) - 1); /* the bits of f64 that f32 does not have */
+    ev(x, (struct vop){M38, P66, 1, 0x7c}, 7, 0, RAX, 0, 0);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        u32 d;
+
+        for (u32 k = 0; k < 2; k++) {
+            const u32 a = sg_jv_get(j, in->a, 2 * h + k), v = 1 + k;
+
+            ev(x, PANDQ, v, a, 7, 0, 0);
+            ev(x, PADDQ, v, v, 7, 0, 0); /* bit 29: some are set */
+            ev(x, PORQ, v, v, a, 0, 0);
+            ev(x, PANDNQ, v, 7, v, 0, 0);
+            ev(x, CVTPD2PS, v, 0, v, 0, 0);
+        }
+        evi(x, INSERT4, 1, 1, 2, 0, 0, 1);
+        d = sg_jv_new(j);
+        narrow_half(j, d, 1);
+        sg_jit_finish(j, in, h, 3u << (2 * h), d);
+    }
+    return true;
+}
+
 /* True if this instruction converts register `from`, whose value dies, to a half in register `to`. */
 static bool narrows_half(const struct jit *j, const struct sg_insn *in, u32 from, u32 to)
 {
@@ -466,6 +502,7 @@ const struct jop sg_jit_ops_half[] = {
     {SG_OP_ex2_f32, e_ex2, MODAL},
     {SG_OP_cvt_f16_f32, e_narrow, 0 | NO_MODE},
     {SG_OP_cvt_f16x2_f32, e_narrow, 1 | NO_MODE},
+    {SG_OP_cvt_f16_f64, e_narrow_wide, 0 | NO_MODE},
     {SG_OP_add_f16, e_half, ARG(M0F, PNONE, 0, 0x58)},
     {SG_OP_sub_f16, e_half, ARG(M0F, PNONE, 0, 0x5c)},
     {SG_OP_mul_f16, e_half, ARG(M0F, PNONE, 0, 0x59)},
