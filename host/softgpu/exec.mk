@@ -81,6 +81,7 @@ SG_EXEC_C := \
 	ptx/select/sg_select_bulk.c \
 	ptx/select/sg_select_cdp.c \
 	ptx/select/sg_select_control.c \
+	ptx/select/sg_select_families.c \
 	ptx/select/sg_select_float.c \
 	ptx/select/sg_select_graph.c \
 	ptx/select/sg_select_integer.c \

@@ -155,11 +155,9 @@ struct sg_opdef {
     uint8_t rule, arg;
     uint16_t op; /* enum sg_op */
 };
-const struct sg_opdef *sg_op_row(enum sg_op op); /* for the processor; NULL: SG_OP_NONE */
-sg_fn sg_op_fn(enum sg_op op);                   /* its handler */
-enum sg_op sg_op_of(sg_fn fn);                   /* SG_OP_NONE: not a handler */
-/* For names that are put together of an instruction's modifiers. SG_OP_NONE: no such operation. */
-enum sg_op sg_op_named(const char *name);
+const struct sg_opdef *sg_op_row(enum sg_op op);         /* for the processor; NULL: SG_OP_NONE */
+sg_fn sg_op_fn(enum sg_op op);                           /* its handler */
+enum sg_op sg_op_of(sg_fn fn);                           /* SG_OP_NONE: not a handler */
 const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: fn is not a handler */
 void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* for all operations; used by tests */
 const char *sg_op_name(sg_fn fn);

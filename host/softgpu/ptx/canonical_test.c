@@ -386,9 +386,9 @@ static void kernels(void)
 /* ---- what it costs ---- */
 
 /* How many instructions of an operation the code of a loop has, and what is around the loop. */
-static void cost_of(const char *op, const char *name, const char *body, uint32_t inside, uint32_t outside)
+static void cost_of(enum sg_op op, const char *name, const char *body, uint32_t inside, uint32_t outside)
 {
-    const sg_fn fn = sg_op_fn(sg_op_named(op)), bra = sg_op_fn(SG_OP_bra_if);
+    const sg_fn fn = sg_op_fn(op), bra = sg_op_fn(SG_OP_bra_if);
     uint32_t in_loop = 0, elsewhere = 0, first = 0, last = 0;
     char text[4096];
     struct tk t;
@@ -419,7 +419,7 @@ static void cost_of(const char *op, const char *name, const char *body, uint32_t
 
 static void cost(const char *name, const char *body, uint32_t inside, uint32_t outside)
 {
-    cost_of("canon.f32", name, body, inside, outside);
+    cost_of(SG_OP_canon_f32, name, body, inside, outside);
 }
 
 #define LOOP "sub.u32 %r8, %r8, 1; setp.ne.u32 %p1, %r8, 0; @%p1 bra L; st.global.f32 [%rd2], %f1;"
@@ -427,11 +427,11 @@ static void cost(const char *name, const char *body, uint32_t inside, uint32_t o
 /* The kernel runs in the mode of most of its operations; what does not depend on it does not count. */
 static void modes(void)
 {
-    cost_of("fpmode", "most keep denormals",
+    cost_of(SG_OP_fpmode, "most keep denormals",
             "L: fma.rn.f32 %f1, %f8, %f8, %f8; mul.f32 %f2, %f1, %f8; add.f32 %f3, %f2, %f1; "
             "ex2.approx.ftz.f32 %f4, %f3; add.f32 %f1, %f4, %f1; " LOOP,
             1, 0);
-    cost_of("fpmode", "most flush denormals",
+    cost_of(SG_OP_fpmode, "most flush denormals",
             "L: fma.rn.ftz.f32 %f1, %f8, %f8, %f8; mul.ftz.f32 %f2, %f1, %f8; add.f32 %f3, %f2, %f1; "
             "ld.global.f32 %f5, [%rd1]; ld.global.f32 %f6, [%rd1]; mov.f32 %f7, %f6; " LOOP,
             1, 0);

@@ -5,6 +5,9 @@
 
 #include "ptx/module.h"
 
+struct sg_family;
+struct sg_family_ops;
+
 /*
  * Register classes. A .b128 register (SG_C_PAIR) has no slot; its halves are the next two
  * registers, of class SG_C_64. It is an ordinary class in every array, but never an operand of an
@@ -243,6 +246,7 @@ struct sg_dec {
     /* The current instruction. */
     uint32_t line, col;
     struct sg_opcode oc;
+    const struct sg_family *family;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
     struct sg_form_seen forms[SG_FORMS_SEEN];
@@ -338,6 +342,7 @@ struct sg_family {
     sg_emit_fn emit;
     uint8_t min_ops, max_ops;
     uint8_t flags;
+    const struct sg_family_ops *ops; /* ptx/select/families.h; NULL: selected by the emitter alone */
 };
 #define SG_FAM_CTL 1u    /* changes the running lanes: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u   /* handles the predicate itself */

@@ -289,6 +289,7 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
         d->in_span = true;
     }
     d->pred = p;
+    d->family = f;
     f->emit(d);
     d->in_span = false;
     if (d->err)

@@ -112,14 +112,19 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
 
 static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
 {
-    static const char *const names[] = {
-        "clock",          "clock_hi",       "clock64",           "globaltimer",
-        "globaltimer_lo", "globaltimer_hi", "current_graph_exec"};
+    static const enum sg_op ops[] = {
+        [SG_SR_CLOCK - SG_SR_CLOCK] = SG_OP_sreg_clock,
+        [SG_SR_CLOCK_HI - SG_SR_CLOCK] = SG_OP_sreg_clock_hi,
+        [SG_SR_CLOCK64 - SG_SR_CLOCK] = SG_OP_sreg_clock64,
+        [SG_SR_GLOBALTIMER - SG_SR_CLOCK] = SG_OP_sreg_globaltimer,
+        [SG_SR_GLOBALTIMER_LO - SG_SR_CLOCK] = SG_OP_sreg_globaltimer_lo,
+        [SG_SR_GLOBALTIMER_HI - SG_SR_CLOCK] = SG_OP_sreg_globaltimer_hi,
+        [SG_SR_GRAPH_EXEC - SG_SR_CLOCK] = SG_OP_sreg_current_graph_exec,
+    };
     bool wide =
         sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER || sr == SG_SR_GRAPH_EXEC || sr == SG_SR_ZERO64;
     const int cls = sg_class_of(type);
     uint32_t t, x;
-    char op[32] = "sreg.";
 
     if (sr == SG_SR_EXPLICIT_CLUSTER && cls == SG_C_PRED) {
         t = sg_temp(d, SG_TY_PRED);
@@ -135,8 +140,7 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, enum sg_type type)
         return sg_const64(d, 0);
     if (sr >= SG_SR_CLOCK) {
         t = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
-        strcat(op, names[sr - SG_SR_CLOCK]);
-        sg_emit(d, sg_op_named(op), t, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+        sg_emit(d, ops[sr - SG_SR_CLOCK], t, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
         x = t;
     } else {
         wide = false;

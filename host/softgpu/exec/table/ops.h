@@ -4,8 +4,8 @@
  * one for each operation: number, name, types or operands and effects, and the expression where
  * there is one. From a row come the number here, the handler and the entry of the table
  * (rows.h), with which instructions are made (ptx/sg_ptx_emit.c) and verified (sg_verify.c). The front
- * end and the native code generators name operations by these numbers, so that a misspelt name
- * does not compile. The name of a number is SG_OP_ and the operation's with '_' for '.'.
+ * end (ptx/select/families.def) and the native code generators name operations by these numbers, so
+ * that a misspelt name does not compile. The name of a number is SG_OP_ and the operation's with '_' for '.'.
  */
 #ifndef SG_EXEC_OPS_H
 #define SG_EXEC_OPS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations by number, by name and by handler, for the best instruction set that the
+/* The operations by number and by handler, for the best instruction set that the
    processor supports. */
 #include "exec/core.h"
 
@@ -22,18 +22,9 @@ extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
 static const struct sg_opdef *ops_rows[SG_OP_COUNT];
-static const struct sg_opdef *ops_hash[OPS_HASH], *fn_hash[OPS_HASH]; /* by name, by handler */
+static const struct sg_opdef *fn_hash[OPS_HASH]; /* by handler */
 static pthread_once_t ops_once = PTHREAD_ONCE_INIT;
 static const char *ops_isa;
-
-static uint32_t op_hash(const char *s)
-{
-    uint32_t h = 2166136261u;
-
-    while (*s)
-        h = (h ^ (unsigned char)*s++) * 16777619u;
-    return h ^ h >> 15;
-}
 
 static uint32_t hash_of_fn(sg_fn fn)
 {
@@ -43,16 +34,12 @@ static uint32_t hash_of_fn(sg_fn fn)
 static void add_table(const struct sg_opdef *t)
 {
     for (; t->name; t++) {
-        uint32_t i = op_hash(t->name) & (OPS_HASH - 1), k = hash_of_fn(t->fn);
+        uint32_t k = hash_of_fn(t->fn);
 
         ops_rows[t->op] = t;
         while (fn_hash[k] && fn_hash[k]->fn != t->fn)
             k = (k + 1) & (OPS_HASH - 1);
         fn_hash[k] = t;
-
-        while (ops_hash[i])
-            i = (i + 1) & (OPS_HASH - 1);
-        ops_hash[i] = t;
     }
 }
 
@@ -135,15 +122,6 @@ enum sg_op sg_op_of(sg_fn fn)
     const struct sg_opdef *def = sg_op_def_of(fn);
 
     return def ? (enum sg_op)def->op : SG_OP_NONE;
-}
-
-enum sg_op sg_op_named(const char *name)
-{
-    pthread_once(&ops_once, ops_make);
-    for (uint32_t i = op_hash(name) & (OPS_HASH - 1); ops_hash[i]; i = (i + 1) & (OPS_HASH - 1))
-        if (!strcmp(ops_hash[i]->name, name))
-            return (enum sg_op)ops_hash[i]->op;
-    return SG_OP_NONE;
 }
 
 const struct sg_opdef *sg_op_def_of(sg_fn fn)

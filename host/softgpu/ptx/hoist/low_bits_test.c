@@ -17,23 +17,23 @@
 enum op { MOV, WIDEN, NARROW, EXTEND, SHL, SHRU, SHRS, ADD, SUB, AND, OR, XOR, MUL, MAD };
 
 static const struct {
-    const char *name;
+    enum sg_op of;
     enum op op;
     uint8_t from, width, operands;
 } ops[] = {
-    {"mov.b32", MOV, 32, 32, 1},        {"mov.b64", MOV, 64, 64, 1},
-    {"cvt.u64.u32", WIDEN, 32, 64, 1},  {"cvt.u64.s32", EXTEND, 32, 64, 1},
-    {"cvt.u32.u64", NARROW, 64, 32, 1}, {"cvt.u32.s64", NARROW, 64, 32, 1},
-    {"shl.b32", SHL, 32, 32, 2},        {"shl.b64", SHL, 64, 64, 2},
-    {"shr.u32", SHRU, 32, 32, 2},       {"shr.s32", SHRS, 32, 32, 2},
-    {"shr.u64", SHRU, 64, 64, 2},       {"shr.s64", SHRS, 64, 64, 2},
-    {"add.b32", ADD, 32, 32, 2},        {"add.b64", ADD, 64, 64, 2},
-    {"sub.b32", SUB, 32, 32, 2},        {"sub.b64", SUB, 64, 64, 2},
-    {"and.b32", AND, 32, 32, 2},        {"and.b64", AND, 64, 64, 2},
-    {"or.b32", OR, 32, 32, 2},          {"or.b64", OR, 64, 64, 2},
-    {"xor.b32", XOR, 32, 32, 2},        {"xor.b64", XOR, 64, 64, 2},
-    {"mul.lo.b32", MUL, 32, 32, 2},     {"mul.lo.b64", MUL, 64, 64, 2},
-    {"mad.lo.b32", MAD, 32, 32, 3},     {"mad.lo.b64", MAD, 64, 64, 3},
+    {SG_OP_mov_b32, MOV, 32, 32, 1},        {SG_OP_mov_b64, MOV, 64, 64, 1},
+    {SG_OP_cvt_u64_u32, WIDEN, 32, 64, 1},  {SG_OP_cvt_u64_s32, EXTEND, 32, 64, 1},
+    {SG_OP_cvt_u32_u64, NARROW, 64, 32, 1}, {SG_OP_cvt_u32_s64, NARROW, 64, 32, 1},
+    {SG_OP_shl_b32, SHL, 32, 32, 2},        {SG_OP_shl_b64, SHL, 64, 64, 2},
+    {SG_OP_shr_u32, SHRU, 32, 32, 2},       {SG_OP_shr_s32, SHRS, 32, 32, 2},
+    {SG_OP_shr_u64, SHRU, 64, 64, 2},       {SG_OP_shr_s64, SHRS, 64, 64, 2},
+    {SG_OP_add_b32, ADD, 32, 32, 2},        {SG_OP_add_b64, ADD, 64, 64, 2},
+    {SG_OP_sub_b32, SUB, 32, 32, 2},        {SG_OP_sub_b64, SUB, 64, 64, 2},
+    {SG_OP_and_b32, AND, 32, 32, 2},        {SG_OP_and_b64, AND, 64, 64, 2},
+    {SG_OP_or_b32, OR, 32, 32, 2},          {SG_OP_or_b64, OR, 64, 64, 2},
+    {SG_OP_xor_b32, XOR, 32, 32, 2},        {SG_OP_xor_b64, XOR, 64, 64, 2},
+    {SG_OP_mul_lo_b32, MUL, 32, 32, 2},     {SG_OP_mul_lo_b64, MUL, 64, 64, 2},
+    {SG_OP_mad_lo_b32, MAD, 32, 32, 3},     {SG_OP_mad_lo_b64, MAD, 64, 64, 3},
 };
 #define OPS (sizeof(ops) / sizeof(ops[0]))
 
@@ -189,14 +189,14 @@ static int chain(unsigned used[OPS])
         const bool shift = ops[k].op == SHL || ops[k].op == SHRU || ops[k].op == SHRS;
         const struct value *a = operand(v, n, ops[k].from), *b = operand(v, n, shift ? 32 : ops[k].from),
                            *c = operand(v, n, ops[k].from);
-        const uint8_t rule = sg_low_bits_rule(sg_op_named(ops[k].name));
+        const uint8_t rule = sg_low_bits_rule(ops[k].of);
         const struct sg_low none = {.bits = SG_LOW_ALL};
         struct value by = {.width = 32}, *r = &v[n];
 
         if (!a || !b || !c || !rule) {
             if (rule)
                 continue;
-            printf("no rule for %s\n", ops[k].name);
+            printf("no rule for %s\n", sg_op_row(ops[k].of)->name);
             return -1;
         }
         if (shift && random_below(4)) { /* by a constant, mostly one that fits */
@@ -217,10 +217,11 @@ static int chain(unsigned used[OPS])
         if (!holds(r)) {
             printf(
                 "%s: a %u %u %u %llx, b %u %u %u %llx, c %u %u %u %llx: said %u %u %u, lanes 0 and 1 %llx %llx\n",
-                ops[k].name, a->low.differ, a->low.zeros, a->low.bits, (unsigned long long)a->lane[1],
-                b->low.differ, b->low.zeros, b->low.bits, (unsigned long long)b->lane[1], c->low.differ,
-                c->low.zeros, c->low.bits, (unsigned long long)c->lane[1], r->low.differ, r->low.zeros,
-                r->low.bits, (unsigned long long)r->lane[0], (unsigned long long)r->lane[1]);
+                sg_op_row(ops[k].of)->name, a->low.differ, a->low.zeros, a->low.bits,
+                (unsigned long long)a->lane[1], b->low.differ, b->low.zeros, b->low.bits,
+                (unsigned long long)b->lane[1], c->low.differ, c->low.zeros, c->low.bits,
+                (unsigned long long)c->lane[1], r->low.differ, r->low.zeros, r->low.bits,
+                (unsigned long long)r->lane[0], (unsigned long long)r->lane[1]);
             return -1;
         }
         some += r->low.differ == 0;
@@ -264,7 +265,7 @@ int main(void)
     t_result("what is said of lanes holds", some >= 0, "chain %u", n);
     t_result("some results are uniform", uniform > CHAINS / 2, "%llu", (unsigned long long)uniform);
     for (size_t k = 0; k < OPS; k++)
-        t_result(ops[k].name, used[k] > 200, "said something of %u results", used[k]);
+        t_result(sg_op_row(ops[k].of)->name, used[k] > 200, "said something of %u results", used[k]);
     known_uniform();
     return t_end("softgpu low bits");
 }

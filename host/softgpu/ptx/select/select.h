@@ -4,6 +4,7 @@
 #define SG_PTX_SEL_H
 
 #include "ptx/decode.h"
+#include "ptx/select/families.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,37 +12,56 @@
 
 #define NONE SG_OPND_NONE
 
-/* "b16" "b32" "b64", by width */
-static inline const char *sg_bt(enum sg_type t)
+/* The untyped type of the same width: SG_TY_B16, SG_TY_B32, ... */
+static inline enum sg_type sg_bt(enum sg_type t)
 {
     switch (sg_type_size(t)) {
     case 1:
-        return "b8";
+        return SG_TY_B8;
     case 2:
-        return "b16";
+        return SG_TY_B16;
     case 4:
-        return "b32";
+        return SG_TY_B32;
     case 8:
-        return "b64";
+        return SG_TY_B64;
     default:
-        return t == SG_TY_PRED ? "pred" : "b128";
+        return t == SG_TY_PRED ? SG_TY_PRED : SG_TY_B128;
     }
 }
 
 /* The same where the high bits of a 16-bit register are irrelevant. */
-static inline const char *sg_bt32(enum sg_type t)
+static inline enum sg_type sg_bt32(enum sg_type t)
 {
-    return sg_type_size(t) <= 4 && t != SG_TY_PRED ? "b32" : sg_bt(t);
+    return sg_type_size(t) <= 4 && t != SG_TY_PRED ? SG_TY_B32 : sg_bt(t);
 }
 
-/* "s16" "u32" ...: untyped operands count as unsigned */
-static inline const char *sg_su(enum sg_type t)
+/* The integer type of the same width: SG_TY_S16, SG_TY_U32, ...; untyped operands count as unsigned */
+static inline enum sg_type sg_su(enum sg_type t)
 {
-    static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32", "u64"};
-    uint32_t n = sg_type_size(t);
-    int i = n == 8 ? 3 : n == 4 ? 2 : n == 2 ? 1 : 0;
+    const bool is_signed = sg_type_signed(t);
 
-    return sg_type_signed(t) ? s[i] : u[i];
+    switch (sg_type_size(t)) {
+    case 2:
+        return is_signed ? SG_TY_S16 : SG_TY_U16;
+    case 4:
+        return is_signed ? SG_TY_S32 : SG_TY_U32;
+    case 8:
+        return is_signed ? SG_TY_S64 : SG_TY_U64;
+    default:
+        return is_signed ? SG_TY_S8 : SG_TY_U8;
+    }
+}
+
+/* The operation of the current instruction's family. SG_OP_NONE: no such combination; sg_emit()
+   refuses the instruction. */
+static inline enum sg_op sg_own_op(const struct sg_dec *d, enum sg_variant v, enum sg_type t)
+{
+    return sg_family_op(d->family->ops, v, t);
+}
+
+static inline enum sg_op sg_mov_op(enum sg_type t)
+{
+    return sg_family_op(&sg_fam_mov, SG_V_PLAIN, sg_bt32(t));
 }
 
 static inline int sg_op1(struct sg_dec *d, enum sg_op op, enum sg_type td, enum sg_type ta)

@@ -206,7 +206,7 @@ static int emit_getctarank(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_bulk[] = {
-    {"mapa", emit_mapa, 3, 3, 0},
-    {"getctarank", emit_getctarank, 2, 2, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"mapa", emit_mapa, 3, 3, 0, NULL},
+    {"getctarank", emit_getctarank, 2, 2, 0, NULL},
+    {NULL, NULL, 0, 0, 0, NULL},
 };

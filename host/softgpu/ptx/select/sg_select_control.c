@@ -173,15 +173,15 @@ static int emit_nothing(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_ctl[] = {
-    {"bra", emit_bra, 1, 1, SG_FAM_PRED},      {"brx", emit_brx, 2, 2, SG_FAM_CTL},
-    {"ret", emit_ret, 0, 0, SG_FAM_PRED},      {"exit", emit_exit, 0, 0, SG_FAM_PRED},
-    {"trap", emit_trap, 0, 0, SG_FAM_CTL},     {"brkpt", emit_trap, 0, 0, 0},
-    {"bar", emit_bar, 1, 4, SG_FAM_CTL},       {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
-    {"membar", emit_fence, 0, 0, 0},           {"fence", emit_fence, 0, 1, SG_FAM_GROWS},
-    {"nanosleep", emit_nanosleep, 1, 1, 0},    {"griddepcontrol", emit_nothing, 0, 0, 0},
-    {"alloca", sg_emit_alloca, 2, 3, 0},       {"stacksave", sg_emit_alloca, 1, 1, 0},
-    {"stackrestore", sg_emit_alloca, 1, 1, 0}, {"pmevent", emit_nothing, 1, 1, 0},
-    {"setmaxnreg", emit_nothing, 1, 1, 0},     {NULL, NULL, 0, 0, 0},
+    {"bra", emit_bra, 1, 1, SG_FAM_PRED, NULL},      {"brx", emit_brx, 2, 2, SG_FAM_CTL, NULL},
+    {"ret", emit_ret, 0, 0, SG_FAM_PRED, NULL},      {"exit", emit_exit, 0, 0, SG_FAM_PRED, NULL},
+    {"trap", emit_trap, 0, 0, SG_FAM_CTL, NULL},     {"brkpt", emit_trap, 0, 0, 0, NULL},
+    {"bar", emit_bar, 1, 4, SG_FAM_CTL, NULL},       {"barrier", emit_bar, 0, 4, SG_FAM_CTL, NULL},
+    {"membar", emit_fence, 0, 0, 0, NULL},           {"fence", emit_fence, 0, 1, SG_FAM_GROWS, NULL},
+    {"nanosleep", emit_nanosleep, 1, 1, 0, NULL},    {"griddepcontrol", emit_nothing, 0, 0, 0, NULL},
+    {"alloca", sg_emit_alloca, 2, 3, 0, NULL},       {"stacksave", sg_emit_alloca, 1, 1, 0, NULL},
+    {"stackrestore", sg_emit_alloca, 1, 1, 0, NULL}, {"pmevent", emit_nothing, 1, 1, 0, NULL},
+    {"setmaxnreg", emit_nothing, 1, 1, 0, NULL},     {NULL, NULL, 0, 0, 0, NULL},
 };
 
 /* ---- calls ---- */
@@ -215,19 +215,19 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
     uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
     bool framed = d->proc != 0;
     uint32_t f[5] = {reg, NONE, NONE, NONE, NONE}, i;
-    char op[32];
+    enum sg_op op;
 
     if (size != 1u << lg) {
         sg_dec_syntax(d, "%s: no argument or result of type .%s", d->oc.full, sg_type_name(t));
         return 0;
     }
     f[1] = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
-    snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
-             size == 8   ? "b64"
-             : size == 4 ? "b32"
-             : size == 2 ? "u16"
-                         : "u8");
-    i = sg_emit_x(d, sg_op_named(op), f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
+    op = sg_family_op(store ? &sg_fam_st : &sg_fam_ld, SG_V_LOCAL,
+                      size == 8   ? SG_TY_B64
+                      : size == 4 ? SG_TY_B32
+                      : size == 2 ? SG_TY_U16
+                                  : SG_TY_U8);
+    i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
     if (!d->err && framed)
         d->insns[i].imm = offset;
     if (!d->err)

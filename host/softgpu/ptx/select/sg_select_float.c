@@ -13,6 +13,24 @@
 #define H_RNA 128
 #define H_OOB 256
 
+/* Rounding to an integer: the last of the modifiers, or none. */
+static const struct sg_paired_ops *integer_round_mod(struct sg_dec *d)
+{
+    static const struct {
+        const char *mod;
+        const struct sg_paired_ops *ops;
+    } modes[] = {{"rni", &sg_pairs_cvt_rni},
+                 {"rzi", &sg_pairs_cvt_rzi},
+                 {"rmi", &sg_pairs_cvt_rmi},
+                 {"rpi", &sg_pairs_cvt_rpi}};
+    const struct sg_paired_ops *found = NULL;
+
+    for (size_t k = 0; k < sizeof(modes) / sizeof(modes[0]); k++)
+        if (sg_mod(d, modes[k].mod))
+            found = modes[k].ops;
+    return found;
+}
+
 static const char *round_mod(struct sg_dec *d)
 {
     static const char *const r[] = {"rn", "rz", "rm", "rp"};
@@ -28,13 +46,18 @@ static bool is_half(enum sg_type t)
     return t == SG_TY_F16 || t == SG_TY_BF16 || t == SG_TY_F16X2 || t == SG_TY_BF16X2;
 }
 
+static enum sg_variant minmax_variant(bool nan, bool xorsign)
+{
+    return nan ? (xorsign ? SG_V_NAN_XORSIGN : SG_V_NAN) : xorsign ? SG_V_XORSIGN : SG_V_PLAIN;
+}
+
 /* An operation on f16, bf16 or pairs of them; imm receives the flags. */
 static int half_arith(struct sg_dec *d, enum sg_type t)
 {
-    const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base;
     uint32_t a, b = NONE, c = NONE, i, s;
     int64_t flags = 0;
-    char op[40];
+    bool nan;
+    enum sg_op op;
 
     round_mod(d); /* .rn; ptxas takes other modes for fma of bf16, and rounds to nearest as well */
     sg_mod(d, "approx");
@@ -43,8 +66,8 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     flags |= sg_mod(d, "relu") ? H_RELU : 0;
     flags |= sg_mod(d, "oob") ? H_OOB : 0;
     sg_mod(d, "abs"); /* part of "xorsign" */
-    snprintf(op, sizeof(op), "%s.%s%s%s", base, sg_mod(d, "NaN") ? "nan." : "",
-             sg_mod(d, "xorsign") ? "xorsign." : "", sg_type_name(t));
+    nan = sg_mod(d, "NaN");
+    op = sg_own_op(d, minmax_variant(nan, sg_mod(d, "xorsign")), t);
     a = sg_src(d, 1, t);
     if (d->nops > 2)
         b = sg_src(d, 2, t);
@@ -53,7 +76,7 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
     /* bf16 is computed as f32 and has the same denormals: they count, whatever the kernel's
        mode. */
     s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
-    i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, t), a, b, c);
+    i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
     if (!d->err)
         d->insns[i].imm = flags;
     sg_fp_end(d, s);
@@ -76,8 +99,8 @@ static int select_minmax(struct sg_dec *d, enum sg_type t)
 {
     bool ftz = sg_mod(d, "ftz"), nan = sg_mod(d, "NaN"), x = sg_mod(d, "xorsign"), three = d->nops == 4;
     bool absolute = sg_mod(d, "abs") && three;
+    const enum sg_op op = sg_own_op(d, minmax_variant(nan, x), t);
     uint32_t a, b, c = NONE, dst, first, s;
-    char op[40];
 
     if ((x || three) && t != SG_TY_F32)
         return sg_dec_refuse(d, NULL);
@@ -87,12 +110,10 @@ static int select_minmax(struct sg_dec *d, enum sg_type t)
         c = third_src(d, 3, t, absolute);
     dst = sg_dst(d, 0, t);
     first = three ? sg_temp(d, t) : dst;
-    snprintf(op, sizeof(op), "%s.%s%s%s", d->oc.base, nan ? "nan." : "", x ? "xorsign." : "",
-             sg_type_name(t));
     s = sg_fp_begin(d, NULL, ftz);
-    sg_emit(d, sg_op_named(op), first, a, b, NONE);
+    sg_emit(d, op, first, a, b, NONE);
     if (three)
-        sg_emit(d, sg_op_named(op), dst, first, c, NONE);
+        sg_emit(d, op, dst, first, c, NONE);
     sg_fp_end(d, s);
     if (ftz)
         sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
@@ -105,9 +126,8 @@ static int f32x2_arith(struct sg_dec *d)
     const char *rnd = round_mod(d);
     bool ftz = sg_mod(d, "ftz");
     uint32_t src[3][2] = {{NONE, NONE}, {NONE, NONE}, {NONE, NONE}}, r[2], dst, s;
-    char op[40];
+    const enum sg_op op = sg_own_op(d, SG_V_PLAIN, SG_TY_F32);
 
-    snprintf(op, sizeof(op), "%s.f32", d->oc.base);
     for (uint32_t i = 1; i < d->nops; i++) {
         uint32_t v = sg_src(d, i, SG_TY_F32X2);
 
@@ -121,7 +141,7 @@ static int f32x2_arith(struct sg_dec *d)
     dst = sg_dst(d, 0, SG_TY_F32X2);
     s = sg_fp_begin(d, rnd, ftz);
     for (int k = 0; k < 2; k++)
-        sg_emit(d, sg_op_named(op), r[k], src[0][k], src[1][k], src[2][k]);
+        sg_emit(d, op, r[k], src[0][k], src[1][k], src[2][k]);
     sg_fp_end(d, s);
     sg_emit_x(d, SG_OP_mov_pack_2x32, (uint32_t[5]){dst, r[0], r[1], NONE, NONE}, SG_F_D, SG_F_A | SG_F_B);
     return d->err;
@@ -152,7 +172,7 @@ int sg_flt_arith(struct sg_dec *d)
     const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base, *rnd;
     bool flush, ftz, sat, approx;
     uint32_t s, a, b = NONE, c = NONE, dst, x;
-    char op[40];
+    enum sg_op op;
 
     if (is_half(t))
         return half_arith(d, t);
@@ -170,7 +190,7 @@ int sg_flt_arith(struct sg_dec *d)
     /* of f64, with .ftz: the gross approximations, of high words only */
     approx = sg_mod(d, "approx") && (!strcmp(base, "div") || (t == SG_TY_F64 && flush));
     sg_mod(d, "full");
-    snprintf(op, sizeof(op), "%s.%s%s", base, approx ? "approx." : "", sg_type_name(t));
+    op = sg_own_op(d, approx ? SG_V_APPROX : SG_V_PLAIN, t);
     a = mixed_src(d, 1, t);
     if (d->nops > 2)
         b = mixed_src(d, 2, t);
@@ -178,7 +198,7 @@ int sg_flt_arith(struct sg_dec *d)
         c = mixed_src(d, 3, t);
     dst = sg_dst(d, 0, t);
     if (!strcmp(base, "neg") || !strcmp(base, "abs") || !strcmp(base, "copysign")) {
-        sg_emit(d, sg_op_named(op), dst, a, b, NONE);
+        sg_emit(d, op, dst, a, b, NONE);
         if (ftz)
             sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
         return d->err;
@@ -186,7 +206,7 @@ int sg_flt_arith(struct sg_dec *d)
     /* the result of "sat" is never NaN, and dst holds no other value */
     x = sat ? sg_temp(d, t) : dst;
     s = sg_fp_begin(d, rnd, ftz);
-    sg_emit(d, sg_op_named(op), x, a, b, c);
+    sg_emit(d, op, x, a, b, c);
     if (sat)
         sg_emit(d, t == SG_TY_F32 ? SG_OP_sat_f32 : SG_OP_sat_f64, dst, x, NONE, NONE);
     sg_fp_end(d, s);
@@ -195,13 +215,17 @@ int sg_flt_arith(struct sg_dec *d)
 
 static int emit_testp(struct sg_dec *d)
 {
-    static const char *const k[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
-    char op[40] = "testp";
+    static const struct {
+        const char *name;
+        enum sg_variant variant;
+    } tests[] = {{"finite", SG_V_FINITE},         {"infinite", SG_V_INFINITE}, {"number", SG_V_NUMBER},
+                 {"notanumber", SG_V_NOTANUMBER}, {"normal", SG_V_NORMAL},     {"subnormal", SG_V_SUBNORMAL}};
+    enum sg_op op = SG_OP_NONE;
 
-    for (int i = 0; i < 6; i++)
-        if (sg_mod(d, k[i]))
-            snprintf(op, sizeof(op), "testp.%s.%s", k[i], sg_type_name(sg_ty(d, 0)));
-    return sg_op1(d, sg_op_named(op), SG_TY_PRED, sg_ty(d, 0));
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+        if (sg_mod(d, tests[i].name))
+            op = sg_own_op(d, tests[i].variant, sg_ty(d, 0));
+    return sg_op1(d, op, SG_TY_PRED, sg_ty(d, 0));
 }
 
 /* ---- cvt ---- */
@@ -233,19 +257,17 @@ static uint32_t cvt_dst(struct sg_dec *d, uint32_t i, enum sg_type t)
 static int cvt_dst_end(struct sg_dec *d, uint32_t i, enum sg_type t, uint32_t dst)
 {
     const struct sg_opnd *o = &d->ops[i];
-    char op[32];
 
-    if (!d->err && o->kind == SG_O_REG && o->v != dst) {
-        snprintf(op, sizeof(op), "cvt.u64.%s", sg_type_float(t) ? "u32" : sg_su(t));
-        sg_emit(d, sg_op_named(op), o->v, dst, NONE, NONE);
-    }
+    if (!d->err && o->kind == SG_O_REG && o->v != dst)
+        sg_emit(d, sg_paired_op(&sg_pairs_cvt, SG_TY_U64, sg_type_float(t) ? SG_TY_U32 : sg_su(t)), o->v, dst,
+                NONE, NONE);
     return d->err;
 }
 
-/* the name of an integer destination: sign only matters below 32 bits */
-static const char *int_dst(enum sg_type t)
+/* The type of an integer destination: its sign only matters below 32 bits. */
+static enum sg_type int_dst(enum sg_type t)
 {
-    return sg_type_size(t) == 4 ? "u32" : sg_type_size(t) == 8 ? "u64" : sg_su(t);
+    return sg_type_size(t) == 4 ? SG_TY_U32 : sg_type_size(t) == 8 ? SG_TY_U64 : sg_su(t);
 }
 
 static int64_t half_flags(struct sg_dec *d, const char *rnd)
@@ -269,18 +291,16 @@ static void set_imm(struct sg_dec *d, uint32_t i, int64_t v)
 /* cvt.rn.f16x2.f32 d, hi, lo and the like */
 static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 {
-    char op[40];
     int64_t flags = half_flags(d, round_mod(d));
     uint32_t a, b = NONE, i, s;
 
     flags |= sg_mod(d, "ftz") ? H_FTZ : 0;
-    snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
     a = sg_src(d, 1, ts);
     if (d->nops == 3)
         b = sg_src(d, 2, ts);
     /* Rounding to nearest alone is done with integers; otherwise f32 denormals matter. */
     s = flags & ~(int64_t)H_FTZ ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
-    i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, td), a, b, NONE);
+    i = sg_emit(d, sg_paired_op(&sg_pairs_cvt, td, ts), sg_dst(d, 0, td), a, b, NONE);
     set_imm(d, i, flags);
     sg_fp_end(d, s);
     return d->err;
@@ -304,7 +324,6 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
     const struct sg_opnd *v = &d->ops[1];
     const int64_t flags = half_flags(d, NULL);
     uint32_t x[2], s, i, k = 0, rbits;
-    char op[40];
 
     while (k < sizeof(fours) / sizeof(fours[0]) && fours[k].type != td)
         k++;
@@ -312,8 +331,7 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
     if (k == sizeof(fours) / sizeof(fours[0])) {
         uint32_t a = sg_src(d, 1, SG_TY_F32), b = sg_src(d, 2, SG_TY_F32), c = sg_src(d, 3, SG_TY_B32);
 
-        snprintf(op, sizeof(op), "cvt.rs.%s.f32", sg_type_name(td));
-        i = sg_emit(d, sg_op_named(op), sg_dst(d, 0, td), a, b, c);
+        i = sg_emit(d, sg_paired_op(&sg_pairs_cvt_rs, td, SG_TY_F32), sg_dst(d, 0, td), a, b, c);
         set_imm(d, i, flags);
         sg_fp_end(d, s);
         return d->err;
@@ -338,16 +356,13 @@ static int cvt_stochastic(struct sg_dec *d, enum sg_type td)
 
 static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 {
-    const char *rnd = round_mod(d), *irnd = NULL;
-    static const char *const im[] = {"rni", "rzi", "rmi", "rpi"};
+    const char *rnd = round_mod(d);
+    const struct sg_paired_ops *irnd;
     int64_t flags = half_flags(d, rnd) | (sg_mod(d, "sat") ? H_SAT : 0);
     bool ftz = sg_mod(d, "ftz");
     uint32_t a = cvt_src(d, 1, ts), x, i, dst, s;
-    char op[40];
 
-    for (int k = 0; k < 4; k++)
-        if (sg_mod(d, im[k]))
-            irnd = im[k];
+    irnd = integer_round_mod(d);
     if (is_half(ts)) {
         if (irnd || ts != td || flags) {
             a = half_to_f32(d, a, ts);
@@ -355,8 +370,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         }
         if (irnd) {
             x = sg_temp(d, SG_TY_F32);
-            snprintf(op, sizeof(op), "cvt.%s.f32.f32", irnd);
-            sg_emit(d, sg_op_named(op), x, a, NONE, NONE);
+            sg_emit(d, sg_paired_op(irnd, SG_TY_F32, SG_TY_F32), x, a, NONE, NONE);
             a = x;
         }
     }
@@ -369,8 +383,7 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     }
     if (!sg_type_float(ts)) { /* an integer: exact as f64 up to 53 bits */
         x = sg_temp(d, SG_TY_F64);
-        snprintf(op, sizeof(op), "cvt.f64.%s", sg_su(ts));
-        sg_emit(d, sg_op_named(op), x, a, NONE, NONE);
+        sg_emit(d, sg_paired_op(&sg_pairs_cvt, SG_TY_F64, sg_su(ts)), x, a, NONE, NONE);
         a = x;
         ts = SG_TY_F64;
     }
@@ -379,9 +392,8 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         sg_emit(d, SG_OP_flush_f32, x, a, NONE, NONE);
         a = x;
     }
-    snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td), sg_type_name(ts));
     s = td == SG_TY_BF16 && flags ? sg_fp_begin(d, NULL, false) : UINT32_MAX; /* as in cvt_packed */
-    i = sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
+    i = sg_emit(d, sg_paired_op(&sg_pairs_cvt, td, ts), dst, a, NONE, NONE);
     set_imm(d, i, flags);
     sg_fp_end(d, s);
     return cvt_dst_end(d, 0, td, dst);
@@ -389,23 +401,19 @@ static int cvt_to_half(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 
 static int cvt_float_to_int(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 {
-    static const char *const m[] = {"rni", "rzi", "rmi", "rpi"};
-    const char *mode = "rzi";
+    const struct sg_paired_ops *mode = integer_round_mod(d);
     bool ftz = sg_mod(d, "ftz");
     uint32_t a = cvt_src(d, 1, ts), dst = cvt_dst(d, 0, td), s;
-    char op[40];
 
-    for (int k = 0; k < 4; k++)
-        if (sg_mod(d, m[k]))
-            mode = m[k];
+    if (!mode)
+        mode = &sg_pairs_cvt_rzi;
     sg_mod(d, "sat"); /* the clamp is always there */
     if (is_half(ts)) {
         a = half_to_f32(d, a, ts);
         ts = SG_TY_F32;
     }
-    snprintf(op, sizeof(op), "cvt.%s.%s.%s", mode, sg_su(td), sg_type_name(ts));
     s = sg_fp_begin(d, NULL, ftz);
-    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
+    sg_emit(d, sg_paired_op(mode, sg_su(td), ts), dst, a, NONE, NONE);
     sg_fp_end(d, s);
     return cvt_dst_end(d, 0, td, dst);
 }
@@ -413,15 +421,12 @@ static int cvt_float_to_int(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 /* to f32 or f64 */
 static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
 {
-    static const char *const m[] = {"rni", "rzi", "rmi", "rpi"};
-    const char *rnd = round_mod(d), *mode = NULL;
+    const char *rnd = round_mod(d);
+    const struct sg_paired_ops *mode = integer_round_mod(d);
     bool ftz = sg_mod(d, "ftz"), sat = sg_mod(d, "sat");
     uint32_t a = cvt_src(d, 1, ts), dst = cvt_dst(d, 0, td), s;
-    char op[40];
+    enum sg_op op;
 
-    for (int k = 0; k < 4; k++)
-        if (sg_mod(d, m[k]))
-            mode = m[k];
     if (is_half(ts)) {
         if (td == SG_TY_F32 && !mode) {
             sg_emit(d, ts == SG_TY_F16 ? SG_OP_cvt_f32_f16 : SG_OP_cvt_f32_bf16, dst, a, NONE, NONE);
@@ -431,17 +436,16 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         ts = SG_TY_F32;
     }
     if (mode)
-        snprintf(op, sizeof(op), "cvt.%s.%s.%s", mode, sg_type_name(td), sg_type_name(ts));
+        op = sg_paired_op(mode, td, ts);
     else if (td == ts)
-        snprintf(op, sizeof(op), "mov.%s", sg_bt(td));
+        op = sg_mov_op(td);
     else
-        snprintf(op, sizeof(op), "cvt.%s.%s", sg_type_name(td),
-                 sg_type_float(ts) ? sg_type_name(ts) : sg_su(ts));
+        op = sg_paired_op(&sg_pairs_cvt, td, sg_type_float(ts) ? ts : sg_su(ts));
     if (mode && td != ts)
         return sg_dec_refuse(d, NULL);
     /* an integer and what it becomes are no denormals: the kernel's mode will do, and no mode can be hoisted */
     s = sg_fp_begin(d, rnd, sg_type_float(ts) ? ftz : d->ftz);
-    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
+    sg_emit(d, op, dst, a, NONE, NONE);
     sg_fp_end(d, s);
     if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
         sg_emit(d, SG_OP_flush_f32, dst, dst, NONE, NONE);
@@ -456,25 +460,27 @@ finish:
 
 static int cvt_pack(struct sg_dec *d)
 {
-    static const char *const small[] = {"u4", "s4", "u2", "s2"}; /* modifiers: registers have no such type */
-    char op[48];
-    const char *to = NULL;
+    static const struct {
+        const char *mod; /* registers have no such type */
+        enum sg_variant to;
+    } small[] = {{"u4", SG_V_U4}, {"s4", SG_V_S4}, {"u2", SG_V_U2}, {"s2", SG_V_S2}};
+    enum sg_variant to = SG_V_COUNT;
+    enum sg_op op;
     enum sg_type from = sg_ty(d, 0);
     uint32_t a = sg_src(d, 1, SG_TY_B32), b = sg_src(d, 2, SG_TY_B32), c;
 
     sg_mod(d, "sat");
     if (d->oc.ntypes < 2)
         return sg_dec_syntax(d, "%s: types expected", d->oc.full);
-    for (int k = 0; k < 4; k++)
-        if (sg_mod(d, small[k]))
-            to = small[k];
-    if (!to) {
-        to = sg_type_name(from);
-        from = sg_ty(d, 1);
-    }
+    for (size_t k = 0; k < sizeof(small) / sizeof(small[0]); k++)
+        if (sg_mod(d, small[k].mod))
+            to = small[k].to;
+    if (to == SG_V_COUNT)
+        op = sg_paired_op(&sg_pairs_cvt_pack, from, sg_su(sg_ty(d, 1)));
+    else
+        op = sg_family_op(&sg_fam_cvt_pack_small, to, sg_su(from));
     c = d->nops == 4 ? sg_src(d, 3, SG_TY_B32) : sg_const32(d, 0);
-    snprintf(op, sizeof(op), "cvt.pack.%s.%s", to, sg_su(from));
-    sg_emit(d, sg_op_named(op), sg_dst(d, 0, SG_TY_B32), a, b, c);
+    sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), a, b, c);
     return d->err;
 }
 
@@ -488,7 +494,7 @@ static int emit_cvt(struct sg_dec *d)
 {
     enum sg_type td = sg_ty(d, 0), ts = sg_ty(d, 1);
     uint32_t a, dst;
-    char op[40];
+    enum sg_op op;
 
     if (sg_mod(d, "pack"))
         return cvt_pack(d);
@@ -509,19 +515,25 @@ static int emit_cvt(struct sg_dec *d)
     a = cvt_src(d, 1, ts);
     dst = cvt_dst(d, 0, td);
     if (sg_mod(d, "sat"))
-        snprintf(op, sizeof(op), "cvt.sat.%s.%s", sg_su(td), sg_su(ts));
+        op = sg_paired_op(&sg_pairs_cvt_sat, sg_su(td), sg_su(ts));
     else
-        snprintf(op, sizeof(op), "cvt.%s.%s", int_dst(td), sg_su(ts));
-    sg_emit(d, sg_op_named(op), dst, a, NONE, NONE);
+        op = sg_paired_op(&sg_pairs_cvt, int_dst(td), sg_su(ts));
+    sg_emit(d, op, dst, a, NONE, NONE);
     return cvt_dst_end(d, 0, td, dst);
 }
 
 const struct sg_family sg_families_flt[] = {
-    {"fma", sg_flt_arith, 4, 4, 0},  {"rcp", sg_flt_arith, 2, 2, 0},
-    {"sqrt", sg_flt_arith, 2, 2, 0}, {"rsqrt", sg_flt_arith, 2, 2, 0},
-    {"ex2", sg_flt_arith, 2, 2, 0},  {"lg2", sg_flt_arith, 2, 2, 0},
-    {"sin", sg_flt_arith, 2, 2, 0},  {"cos", sg_flt_arith, 2, 2, 0},
-    {"tanh", sg_flt_arith, 2, 2, 0}, {"copysign", sg_flt_arith, 3, 3, 0},
-    {"testp", emit_testp, 2, 2, 0},  {"cvt", emit_cvt, 2, 4, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"fma", sg_flt_arith, 4, 4, 0, &sg_fam_fma},
+    {"rcp", sg_flt_arith, 2, 2, 0, &sg_fam_rcp},
+    {"sqrt", sg_flt_arith, 2, 2, 0, &sg_fam_sqrt},
+    {"rsqrt", sg_flt_arith, 2, 2, 0, &sg_fam_rsqrt},
+    {"ex2", sg_flt_arith, 2, 2, 0, &sg_fam_ex2},
+    {"lg2", sg_flt_arith, 2, 2, 0, &sg_fam_lg2},
+    {"sin", sg_flt_arith, 2, 2, 0, &sg_fam_sin},
+    {"cos", sg_flt_arith, 2, 2, 0, &sg_fam_cos},
+    {"tanh", sg_flt_arith, 2, 2, 0, &sg_fam_tanh},
+    {"copysign", sg_flt_arith, 3, 3, 0, &sg_fam_copysign},
+    {"testp", emit_testp, 2, 2, 0, &sg_fam_testp},
+    {"cvt", emit_cvt, 2, 4, 0, NULL},
+    {NULL, NULL, 0, 0, 0, NULL},
 };

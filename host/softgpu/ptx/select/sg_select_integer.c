@@ -15,27 +15,33 @@ static int emit_addsub(struct sg_dec *d)
     enum sg_type t = sg_ty(d, 0);
     bool c = d->oc.base[strlen(d->oc.base) - 1] == 'c' && strlen(d->oc.base) == 4; /* addc subc */
     bool cc = sg_mod(d, "cc");
-    char op[32];
+    enum sg_op op;
 
     if (need_type(d))
         return d->err;
     if (sg_type_float(t))
         return sg_flt_arith(d);
     if (t == SG_TY_U16X2 || t == SG_TY_S16X2)
-        snprintf(op, sizeof(op), "%s.u16x2", d->oc.base);
+        op = sg_own_op(d, SG_V_PLAIN, SG_TY_U16X2);
     else if ((c || cc) && !sg_mod(d, "sat"))
-        snprintf(op, sizeof(op), "%s%s.%s", d->oc.base, cc ? ".cc" : "", sg_bt(t));
+        op = sg_own_op(d, cc ? SG_V_CC : SG_V_PLAIN, sg_bt(t));
     else if (c || sg_mod(d, "sat"))
-        snprintf(op, sizeof(op), "%s.sat.%s", d->oc.base, sg_su(t));
+        op = sg_own_op(d, SG_V_SAT, sg_su(t));
     else
-        snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt32(t));
-    return sg_op2(d, sg_op_named(op), t, t, t);
+        op = sg_own_op(d, SG_V_PLAIN, sg_bt32(t));
+    return sg_op2(d, op, t, t, t);
+}
+
+/* mul.lo, mad.lo: without a sign; those of 24 bits have one */
+static enum sg_op low_product(const struct sg_dec *d, enum sg_type t)
+{
+    return sg_own_op(d, SG_V_LO, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
 }
 
 static int emit_mul(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
+    enum sg_op op;
 
     if (need_type(d))
         return d->err;
@@ -44,23 +50,22 @@ static int emit_mul(struct sg_dec *d)
     if (sg_mod(d, "wide")) {
         if (sg_wider(t) == SG_TY_NONE)
             return sg_dec_syntax(d, "%s: no such type", d->oc.full);
-        snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
-        return sg_op2(d, sg_op_named(op), sg_wider(t), t, t);
+        return sg_op2(d, sg_own_op(d, SG_V_WIDE, sg_su(t)), sg_wider(t), t, t);
     }
     if (sg_mod(d, "hi"))
-        snprintf(op, sizeof(op), "%s.hi.%s", d->oc.base, sg_su(t));
+        op = sg_own_op(d, SG_V_HI, sg_su(t));
     else if (sg_mod(d, "lo"))
-        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+        op = low_product(d, t);
     else
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
-    return sg_op2(d, sg_op_named(op), t, t, t);
+    return sg_op2(d, op, t, t, t);
 }
 
 static int emit_mad(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    bool c = !strcmp(d->oc.base, "madc"), cc = sg_mod(d, "cc");
-    char op[40];
+    bool c = !strcmp(d->oc.base, "madc"), cc = sg_mod(d, "cc"), sat;
+    enum sg_op op;
 
     if (need_type(d))
         return d->err;
@@ -69,143 +74,132 @@ static int emit_mad(struct sg_dec *d)
     if (sg_mod(d, "wide")) {
         if (sg_wider(t) == SG_TY_NONE || c || cc)
             return sg_dec_syntax(d, "%s: no such form", d->oc.full);
-        snprintf(op, sizeof(op), "%s.wide.%s", d->oc.base, sg_su(t));
-        return sg_op3(d, sg_op_named(op), sg_wider(t), t, t, sg_wider(t));
+        return sg_op3(d, sg_own_op(d, SG_V_WIDE, sg_su(t)), sg_wider(t), t, t, sg_wider(t));
     }
-    if (c || cc) {
-        if (sg_mod(d, "hi"))
-            snprintf(op, sizeof(op), "mad%s.hi%s%s.%s", c ? "c" : "", cc ? ".cc" : "",
-                     sg_mod(d, "sat") ? ".sat" : "", sg_su(t));
-        else
-            snprintf(op, sizeof(op), "mad%s.lo%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_bt(t));
+    if (sg_mod(d, "hi")) {
+        sat = sg_mod(d, "sat");
+        op = sat && cc ? SG_OP_NONE : sg_own_op(d, sat ? SG_V_HI_SAT : cc ? SG_V_HI_CC : SG_V_HI, sg_su(t));
+    } else if (c || cc) {
         sg_mod(d, "lo");
-    } else if (sg_mod(d, "hi")) {
-        snprintf(op, sizeof(op), "%s.hi.%s%s", d->oc.base, sg_mod(d, "sat") ? "sat." : "", sg_su(t));
+        op = sg_own_op(d, cc ? SG_V_LO_CC : SG_V_LO, sg_bt(t));
     } else if (sg_mod(d, "lo")) {
-        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+        op = low_product(d, t);
     } else {
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
     }
-    return sg_op3(d, sg_op_named(op), t, t, t, t);
+    return sg_op3(d, op, t, t, t, t);
 }
 
 /* div rem min max abs neg sad: the sign matters, a single type */
 static int emit_typed(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
+    enum sg_op op;
 
     if (need_type(d))
         return d->err;
     if (sg_type_float(t))
         return sg_flt_arith(d);
-    snprintf(op, sizeof(op), "%s.%s%s", d->oc.base, sg_mod(d, "relu") ? "relu." : "",
-             t == SG_TY_U16X2   ? "u16x2"
-             : t == SG_TY_S16X2 ? "s16x2"
-                                : sg_su(t));
+    op = sg_own_op(d, sg_mod(d, "relu") ? SG_V_RELU : SG_V_PLAIN,
+                   t == SG_TY_U16X2 || t == SG_TY_S16X2 ? t : sg_su(t));
     if (d->nops == 2)
-        return sg_op1(d, sg_op_named(op), t, t);
+        return sg_op1(d, op, t, t);
     if (d->nops == 3)
-        return sg_op2(d, sg_op_named(op), t, t, t);
-    return sg_op3(d, sg_op_named(op), t, t, t, t);
+        return sg_op2(d, op, t, t, t);
+    return sg_op3(d, op, t, t, t, t);
 }
 
 /* and or xor not cnot */
 static int emit_logic(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
+    enum sg_op op;
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[0] == 'c' ? sg_bt(t) : sg_bt32(t));
-    return d->nops == 2 ? sg_op1(d, sg_op_named(op), t, t) : sg_op2(d, sg_op_named(op), t, t, t);
+    op = sg_own_op(d, SG_V_PLAIN, d->oc.base[0] == 'c' ? sg_bt(t) : sg_bt32(t));
+    return d->nops == 2 ? sg_op1(d, op, t, t) : sg_op2(d, op, t, t, t);
 }
 
 static int emit_shift(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "%s.%s", d->oc.base, d->oc.base[2] == 'l' ? sg_bt(t) : sg_su(t));
-    return sg_op2(d, sg_op_named(op), t, t, SG_TY_U32);
+    return sg_op2(d, sg_own_op(d, SG_V_PLAIN, d->oc.base[2] == 'l' ? sg_bt(t) : sg_su(t)), t, t, SG_TY_U32);
 }
 
 static int emit_shf(struct sg_dec *d)
 {
-    char op[32];
+    static const enum sg_op ops[2][2] = {{SG_OP_shf_r_wrap, SG_OP_shf_r_clamp},
+                                         {SG_OP_shf_l_wrap, SG_OP_shf_l_clamp}};
     bool left = sg_mod(d, "l"), clamp = sg_mod(d, "clamp");
 
     if (!left && !sg_mod(d, "r"))
         return sg_dec_syntax(d, "%s: .l or .r expected", d->oc.full);
     sg_mod(d, "wrap");
-    snprintf(op, sizeof(op), "shf.%s.%s", left ? "l" : "r", clamp ? "clamp" : "wrap");
-    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_U32);
+    return sg_op3(d, ops[left][clamp], SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_U32);
 }
 
 /* popc clz brev: result type differs from source */
 static int emit_count(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_bt(t));
-    return sg_op1(d, sg_op_named(op), d->oc.base[0] == 'b' ? t : SG_TY_U32, t);
+    return sg_op1(d, sg_own_op(d, SG_V_PLAIN, sg_bt(t)), d->oc.base[0] == 'b' ? t : SG_TY_U32, t);
 }
 
 static int emit_bfind(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
+    const enum sg_variant v = sg_mod(d, "shiftamt") ? SG_V_SHIFTAMT : SG_V_PLAIN;
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "bfind.%s%s", sg_mod(d, "shiftamt") ? "shiftamt." : "", sg_su(t));
-    return sg_op1(d, sg_op_named(op), SG_TY_U32, t);
+    return sg_op1(d, sg_own_op(d, v, sg_su(t)), SG_TY_U32, t);
 }
 
 static int emit_bfe(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "bfe.%s", sg_su(t));
-    return sg_op3(d, sg_op_named(op), t, t, SG_TY_U32, SG_TY_U32);
+    return sg_op3(d, sg_own_op(d, SG_V_PLAIN, sg_su(t)), t, t, SG_TY_U32, SG_TY_U32);
 }
 
 static int emit_bfi(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
     uint32_t f[5];
-    char op[32];
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "bfi.%s", sg_bt(t));
     f[1] = sg_src(d, 1, t);
     f[2] = sg_src(d, 2, t);
     f[3] = sg_src(d, 3, SG_TY_U32);
     f[4] = sg_src(d, 4, SG_TY_U32);
     f[0] = sg_dst(d, 0, t);
-    sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, sg_own_op(d, SG_V_PLAIN, sg_bt(t)), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err;
 }
 
 static int emit_prmt(struct sg_dec *d)
 {
-    static const char *const modes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
-    char op[32] = "prmt.b32";
+    static const struct {
+        const char *mode;
+        enum sg_op op;
+    } modes[] = {{"f4e", SG_OP_prmt_f4e}, {"b4e", SG_OP_prmt_b4e}, {"rc8", SG_OP_prmt_rc8},
+                 {"ecl", SG_OP_prmt_ecl}, {"ecr", SG_OP_prmt_ecr}, {"rc16", SG_OP_prmt_rc16}};
+    enum sg_op op = SG_OP_prmt_b32;
 
-    for (size_t i = 0; i < 6; i++)
-        if (sg_mod(d, modes[i]))
-            snprintf(op, sizeof(op), "prmt.%s", modes[i]);
-    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (sg_mod(d, modes[i].mode))
+            op = modes[i].op;
+    return sg_op3(d, op, SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
 }
 
 static int emit_lop3(struct sg_dec *d)
@@ -254,16 +248,15 @@ static int emit_bmsk(struct sg_dec *d)
 
 static int emit_szext(struct sg_dec *d)
 {
-    char op[32];
+    const enum sg_variant v = sg_mod(d, "clamp") ? SG_V_CLAMP : SG_V_WRAP;
 
-    snprintf(op, sizeof(op), "szext.%s.%s", sg_mod(d, "clamp") ? "clamp" : "wrap", sg_su(sg_ty(d, 0)));
     sg_mod(d, "wrap");
-    return sg_op2(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_U32);
+    return sg_op2(d, sg_own_op(d, v, sg_su(sg_ty(d, 0))), SG_TY_B32, SG_TY_B32, SG_TY_U32);
 }
 
 static int emit_dp(struct sg_dec *d)
 {
-    char op[32];
+    const struct sg_paired_ops *ops = &sg_pairs_dp4a;
 
     if (d->oc.ntypes != 2)
         return sg_dec_syntax(d, "%s: two types expected", d->oc.full);
@@ -272,17 +265,45 @@ static int emit_dp(struct sg_dec *d)
 
         if (!hi && !sg_mod(d, "lo"))
             return sg_dec_syntax(d, "dp2a: .lo or .hi expected");
-        snprintf(op, sizeof(op), "dp2a.%s.%s.%s", hi ? "hi" : "lo", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
-    } else {
-        snprintf(op, sizeof(op), "dp4a.%s.%s", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
+        ops = hi ? &sg_pairs_dp2a_hi : &sg_pairs_dp2a_lo;
     }
-    return sg_op3(d, sg_op_named(op), SG_TY_B32, SG_TY_B32, SG_TY_B32, SG_TY_B32);
+    return sg_op3(d, sg_paired_op(ops, sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1))), SG_TY_B32, SG_TY_B32,
+                  SG_TY_B32, SG_TY_B32);
 }
 
 /* ---- comparison ---- */
 
-static const char *const cmp_ops[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
-                                      "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+/* SG_V_COUNT: not of these types */
+static const struct {
+    const char *name;
+    enum sg_variant of_float, of_integer;
+} comparisons[] = {
+    {"eq", SG_V_EQ, SG_V_EQ},      {"ne", SG_V_NE, SG_V_NE},      {"lt", SG_V_LT, SG_V_LT},
+    {"le", SG_V_LE, SG_V_LE},      {"gt", SG_V_GT, SG_V_GT},      {"ge", SG_V_GE, SG_V_GE},
+    {"lo", SG_V_COUNT, SG_V_LT},   {"ls", SG_V_COUNT, SG_V_LE},   {"hi", SG_V_COUNT, SG_V_GT},
+    {"hs", SG_V_COUNT, SG_V_GE},   {"equ", SG_V_EQU, SG_V_COUNT}, {"neu", SG_V_NEU, SG_V_COUNT},
+    {"ltu", SG_V_LTU, SG_V_COUNT}, {"leu", SG_V_LEU, SG_V_COUNT}, {"gtu", SG_V_GTU, SG_V_COUNT},
+    {"geu", SG_V_GEU, SG_V_COUNT}, {"num", SG_V_NUM, SG_V_COUNT}, {"nan", SG_V_NAN, SG_V_COUNT},
+};
+
+/* The operation of the comparison that the instruction names; *named: it names one. */
+static enum sg_op comparison_op(struct sg_dec *d, enum sg_type t, bool *named)
+{
+    enum sg_variant v;
+    size_t k = 0;
+
+    while (k < sizeof(comparisons) / sizeof(comparisons[0]) && !sg_mod(d, comparisons[k].name))
+        k++;
+    *named = k < sizeof(comparisons) / sizeof(comparisons[0]);
+    if (!*named)
+        return SG_OP_NONE;
+    v = sg_type_float(t) ? comparisons[k].of_float : comparisons[k].of_integer;
+    if (v == SG_V_COUNT)
+        return SG_OP_NONE;
+    if (!sg_type_float(t))
+        t = v == SG_V_EQ || v == SG_V_NE ? sg_bt(t) : sg_su(t);
+    return sg_family_op(&sg_fam_setp, v, t);
+}
 
 /* A half whose subnormal is a zero of its sign: compared as f32, it would be normal. */
 static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
@@ -299,26 +320,12 @@ static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
 /* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
 static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t dst)
 {
-    const char *cmp = NULL;
+    bool named;
+    const enum sg_op op = comparison_op(d, t, &named);
     uint32_t a, b, s;
-    char op[40];
 
-    for (size_t k = 0; k < sizeof(cmp_ops) / sizeof(cmp_ops[0]) && !cmp; k++)
-        if (sg_mod(d, cmp_ops[k]))
-            cmp = cmp_ops[k];
-    if (!cmp)
+    if (!named)
         return sg_dec_syntax(d, "%s: a comparison expected", d->oc.full);
-    if (!sg_type_float(t)) {
-        static const char *const alias[] = {"lo", "lt", "ls", "le", "hi", "gt", "hs", "ge"};
-
-        for (size_t k = 0; k < 8; k += 2)
-            if (!strcmp(cmp, alias[k]))
-                cmp = alias[k + 1];
-        snprintf(op, sizeof(op), "setp.%s.%s", cmp,
-                 !strcmp(cmp, "eq") || !strcmp(cmp, "ne") ? sg_bt(t) : sg_su(t));
-    } else {
-        snprintf(op, sizeof(op), "setp.%s.%s", cmp, sg_type_name(t));
-    }
     a = sg_src(d, i, t);
     b = sg_src(d, i + 1, t);
     if (t == SG_TY_F16 && sg_mod(d, "ftz")) {
@@ -326,7 +333,7 @@ static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t d
         b = flushed_half(d, b);
     }
     s = sg_type_float(t) ? sg_fp_begin(d, NULL, sg_mod(d, "ftz")) : UINT32_MAX;
-    sg_emit(d, sg_op_named(op), dst, a, b, NONE);
+    sg_emit(d, op, dst, a, b, NONE);
     sg_fp_end(d, s);
     return d->err;
 }
@@ -486,19 +493,16 @@ static int emit_set(struct sg_dec *d)
 static int emit_selp(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
 
     if (need_type(d))
         return d->err;
-    snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
-    return sg_op3(d, sg_op_named(op), t, t, t, SG_TY_PRED);
+    return sg_op3(d, sg_own_op(d, SG_V_PLAIN, sg_bt32(t)), t, t, t, SG_TY_PRED);
 }
 
 static int emit_slct(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0), tc = sg_ty(d, 1);
     uint32_t p = sg_temp(d, SG_TY_PRED), a, b, c, flushed;
-    char op[32];
     bool ftz;
 
     if (d->oc.ntypes != 2 || (tc != SG_TY_S32 && tc != SG_TY_F32))
@@ -513,25 +517,52 @@ static int emit_slct(struct sg_dec *d)
         c = flushed;
     }
     sg_emit(d, tc == SG_TY_S32 ? SG_OP_setp_ge_s32 : SG_OP_setp_ge_f32, p, c, sg_const32(d, 0), NONE);
-    snprintf(op, sizeof(op), "selp.%s", sg_bt32(t));
-    sg_emit(d, sg_op_named(op), sg_dst(d, 0, t), a, b, p);
+    sg_emit(d, sg_own_op(d, SG_V_PLAIN, sg_bt32(t)), sg_dst(d, 0, t), a, b, p);
     return d->err;
 }
 
 const struct sg_family sg_families_int[] = {
-    {"add", emit_addsub, 3, 3, 0},  {"sub", emit_addsub, 3, 3, 0},  {"addc", emit_addsub, 3, 3, 0},
-    {"subc", emit_addsub, 3, 3, 0}, {"mul", emit_mul, 3, 3, 0},     {"mul24", emit_mul, 3, 3, 0},
-    {"mad", emit_mad, 4, 4, 0},     {"mad24", emit_mad, 4, 4, 0},   {"madc", emit_mad, 4, 4, 0},
-    {"div", emit_typed, 3, 3, 0},   {"rem", emit_typed, 3, 3, 0},   {"min", emit_typed, 3, 4, 0},
-    {"max", emit_typed, 3, 4, 0},   {"abs", emit_typed, 2, 2, 0},   {"neg", emit_typed, 2, 2, 0},
-    {"sad", emit_typed, 4, 4, 0},   {"and", emit_logic, 3, 3, 0},   {"or", emit_logic, 3, 3, 0},
-    {"xor", emit_logic, 3, 3, 0},   {"not", emit_logic, 2, 2, 0},   {"cnot", emit_logic, 2, 2, 0},
-    {"shl", emit_shift, 3, 3, 0},   {"shr", emit_shift, 3, 3, 0},   {"shf", emit_shf, 4, 4, 0},
-    {"popc", emit_count, 2, 2, 0},  {"clz", emit_count, 2, 2, 0},   {"brev", emit_count, 2, 2, 0},
-    {"bfind", emit_bfind, 2, 2, 0}, {"bfe", emit_bfe, 4, 4, 0},     {"bfi", emit_bfi, 5, 5, 0},
-    {"prmt", emit_prmt, 4, 4, 0},   {"lop3", emit_lop3, 5, 6, 0},   {"fns", emit_fns, 4, 4, 0},
-    {"bmsk", emit_bmsk, 3, 3, 0},   {"szext", emit_szext, 3, 3, 0}, {"dp4a", emit_dp, 4, 4, 0},
-    {"dp2a", emit_dp, 4, 4, 0},     {"setp", emit_setp, 3, 4, 0},   {"set", emit_set, 3, 4, 0},
-    {"selp", emit_selp, 4, 4, 0},   {"slct", emit_slct, 4, 4, 0},   {"mov", sg_emit_mov, 2, 2, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"add", emit_addsub, 3, 3, 0, &sg_fam_add},
+    {"sub", emit_addsub, 3, 3, 0, &sg_fam_sub},
+    {"addc", emit_addsub, 3, 3, 0, &sg_fam_addc},
+    {"subc", emit_addsub, 3, 3, 0, &sg_fam_subc},
+    {"mul", emit_mul, 3, 3, 0, &sg_fam_mul},
+    {"mul24", emit_mul, 3, 3, 0, &sg_fam_mul24},
+    {"mad", emit_mad, 4, 4, 0, &sg_fam_mad},
+    {"mad24", emit_mad, 4, 4, 0, &sg_fam_mad24},
+    {"madc", emit_mad, 4, 4, 0, &sg_fam_madc},
+    {"div", emit_typed, 3, 3, 0, &sg_fam_div},
+    {"rem", emit_typed, 3, 3, 0, &sg_fam_rem},
+    {"min", emit_typed, 3, 4, 0, &sg_fam_min},
+    {"max", emit_typed, 3, 4, 0, &sg_fam_max},
+    {"abs", emit_typed, 2, 2, 0, &sg_fam_abs},
+    {"neg", emit_typed, 2, 2, 0, &sg_fam_neg},
+    {"sad", emit_typed, 4, 4, 0, &sg_fam_sad},
+    {"and", emit_logic, 3, 3, 0, &sg_fam_and},
+    {"or", emit_logic, 3, 3, 0, &sg_fam_or},
+    {"xor", emit_logic, 3, 3, 0, &sg_fam_xor},
+    {"not", emit_logic, 2, 2, 0, &sg_fam_not},
+    {"cnot", emit_logic, 2, 2, 0, &sg_fam_cnot},
+    {"shl", emit_shift, 3, 3, 0, &sg_fam_shl},
+    {"shr", emit_shift, 3, 3, 0, &sg_fam_shr},
+    {"shf", emit_shf, 4, 4, 0, NULL},
+    {"popc", emit_count, 2, 2, 0, &sg_fam_popc},
+    {"clz", emit_count, 2, 2, 0, &sg_fam_clz},
+    {"brev", emit_count, 2, 2, 0, &sg_fam_brev},
+    {"bfind", emit_bfind, 2, 2, 0, &sg_fam_bfind},
+    {"bfe", emit_bfe, 4, 4, 0, &sg_fam_bfe},
+    {"bfi", emit_bfi, 5, 5, 0, &sg_fam_bfi},
+    {"prmt", emit_prmt, 4, 4, 0, NULL},
+    {"lop3", emit_lop3, 5, 6, 0, NULL},
+    {"fns", emit_fns, 4, 4, 0, NULL},
+    {"bmsk", emit_bmsk, 3, 3, 0, NULL},
+    {"szext", emit_szext, 3, 3, 0, &sg_fam_szext},
+    {"dp4a", emit_dp, 4, 4, 0, NULL},
+    {"dp2a", emit_dp, 4, 4, 0, NULL},
+    {"setp", emit_setp, 3, 4, 0, &sg_fam_setp},
+    {"set", emit_set, 3, 4, 0, NULL},
+    {"selp", emit_selp, 4, 4, 0, &sg_fam_selp},
+    {"slct", emit_slct, 4, 4, 0, &sg_fam_selp},
+    {"mov", sg_emit_mov, 2, 2, 0, NULL},
+    {NULL, NULL, 0, 0, 0, NULL},
 };

@@ -136,9 +136,16 @@ static int select_address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct
     return d->err;
 }
 
-static char space_letter(const struct addr *x)
+/* The variant of an access to vec elements, 1, 2 or 4. */
+static enum sg_variant access_variant(const struct addr *x, uint32_t vec)
 {
-    return x->uniform_param ? 'p' : x->space == SG_SP_SHARED ? 's' : x->space == SG_SP_LOCAL ? 'l' : 'g';
+    static const enum sg_variant of[] = {[1] = SG_V_GLOBAL, [2] = SG_V_GLOBAL_V2, [4] = SG_V_GLOBAL_V4};
+    const enum sg_variant space = x->uniform_param           ? SG_V_PARAM
+                                  : x->space == SG_SP_SHARED ? SG_V_SHARED
+                                  : x->space == SG_SP_LOCAL  ? SG_V_LOCAL
+                                                             : SG_V_GLOBAL;
+
+    return (enum sg_variant)(of[vec] + (space - SG_V_GLOBAL));
 }
 
 static uint32_t make_aux(enum sg_type t, uint32_t vec, const struct addr *x, bool write, bool spin)
@@ -149,17 +156,17 @@ static uint32_t make_aux(enum sg_type t, uint32_t vec, const struct addr *x, boo
            (write ? SG_AUX_WRITE : 0) | (spin ? SG_AUX_SPIN : 0) | (x->narrow ? SG_AUX_ADDR32 : 0);
 }
 
-static const char *elem_name(enum sg_type t, bool load)
+static enum sg_type element_type(enum sg_type t, bool load)
 {
     switch (sg_type_size(t)) {
     case 1:
-        return load && t == SG_TY_S8 ? "s8" : "u8";
+        return load && t == SG_TY_S8 ? SG_TY_S8 : SG_TY_U8;
     case 2:
-        return load && t == SG_TY_S16 ? "s16" : "u16";
+        return load && t == SG_TY_S16 ? SG_TY_S16 : SG_TY_U16;
     case 4:
-        return "b32";
+        return SG_TY_B32;
     default:
-        return "b64";
+        return SG_TY_B64;
     }
 }
 
@@ -175,7 +182,7 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i, wide[4], size = sg_type_size(t);
     uint32_t *const dst[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opel words[2];
-    char op[40];
+    enum sg_op op;
 
     /* Each element by itself is the same for the whole launch, which its instruction is known for. */
     if (x->uniform_param && vec > 1) {
@@ -198,22 +205,18 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
         }
     }
     if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
-        snprintf(op, sizeof(op), "ld.slow");
-    else if (vec > 1)
-        snprintf(op, sizeof(op), "ld.%c.v%u.%s", space_letter(x), vec, elem_name(t, true));
+        op = SG_OP_ld_slow;
     else
-        snprintf(op, sizeof(op), "ld.%c.%s", space_letter(x), elem_name(t, true));
+        op = sg_family_op(&sg_fam_ld, access_variant(x, vec), element_type(t, true));
     f[1] = x->uniform_param ? NONE : x->op;
-    i = sg_emit_x(d, sg_op_named(op), f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
+    i = sg_emit_x(d, op, f, SG_F_D | SG_F_B | SG_F_C | SG_F_E, SG_F_A);
     if (d->err)
         return d->err;
     d->insns[i].imm = x->off;
     d->insns[i].aux = make_aux(t, vec, x, false, spin);
     for (uint32_t k = 0; k < vec; k++)
-        if (wide[k] != NONE) {
-            snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32") : sg_su(t));
-            sg_emit(d, sg_op_named(op), wide[k], *dst[k], NONE, NONE);
-        }
+        if (wide[k] != NONE)
+            sg_emit(d, sg_paired_op(&sg_pairs_cvt, SG_TY_U64, sg_su(t)), wide[k], *dst[k], NONE, NONE);
     return d->err;
 }
 
@@ -286,7 +289,7 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
     uint32_t f[5] = {NONE, x->op, NONE, NONE, NONE}, i, size = sg_type_size(t);
     uint32_t *const src[4] = {&f[0], &f[2], &f[3], &f[4]};
     struct sg_opel words[2];
-    char op[40];
+    enum sg_op op;
 
     if (sg_pair_words(d, t, vec, el, words))
         return sg_pair_join(d, t, vec, el, words) ? d->err
@@ -304,12 +307,10 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
         }
     }
     if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
-        snprintf(op, sizeof(op), "st.slow");
-    else if (vec > 1)
-        snprintf(op, sizeof(op), "st.%c.v%u.%s", space_letter(x), vec, elem_name(t, false));
+        op = SG_OP_st_slow;
     else
-        snprintf(op, sizeof(op), "st.%c.%s", space_letter(x), elem_name(t, false));
-    i = sg_emit_x(d, sg_op_named(op), f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+        op = sg_family_op(&sg_fam_st, access_variant(x, vec), element_type(t, false));
+    i = sg_emit_x(d, op, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (d->err)
         return d->err;
     d->insns[i].imm = x->off;
@@ -356,13 +357,13 @@ static int emit_st(struct sg_dec *d)
 }
 
 /* atom.cas.b128 d, [a], b, c and atom.exch.b128 d, [a], b; the last halves go into an "ext" */
-static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x)
+static int emit_atom128(struct sg_dec *d, enum sg_variant what, const struct addr *x)
 {
     struct sg_opel to[2], b[2], c[2] = {{SG_O_IMM, 0, 0}, {SG_O_IMM, 0, 0}};
-    bool cas = !strcmp(what, "cas");
+    bool cas = what == SG_V_CAS;
     uint32_t f[5], g[5] = {NONE, NONE, NONE, NONE, NONE}, i;
 
-    if (!cas && strcmp(what, "exch"))
+    if (!cas && what != SG_V_EXCH)
         return sg_dec_refuse(d, NULL);
     if (sg_halves128(d, 0, to) || sg_halves128(d, 2, b) || (cas && sg_halves128(d, 3, c)))
         return d->err;
@@ -386,42 +387,44 @@ static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x
 /* atom d, [a], b{, c} and red [a], b */
 int sg_emit_atom(struct sg_dec *d)
 {
-    static const char *const ops[] = {"add", "and", "or", "xor", "exch", "cas", "min", "max", "inc", "dec"};
+    static const struct {
+        const char *mod;
+        enum sg_variant what;
+    } ops[] = {{"add", SG_V_ADD},   {"and", SG_V_AND}, {"or", SG_V_OR},   {"xor", SG_V_XOR},
+               {"exch", SG_V_EXCH}, {"cas", SG_V_CAS}, {"min", SG_V_MIN}, {"max", SG_V_MAX},
+               {"inc", SG_V_INC},   {"dec", SG_V_DEC}};
     bool red = d->oc.base[0] == 'r';
     enum sg_type t = sg_ty(d, 0);
-    uint32_t at = red ? 0 : 1, i, f[5] = {NONE, NONE, NONE, NONE, NONE};
+    uint32_t at = red ? 0 : 1, i, vec, f[5] = {NONE, NONE, NONE, NONE, NONE};
     enum sg_space sp;
-    const char *what = NULL;
+    enum sg_variant what = SG_V_COUNT;
+    enum sg_op op;
     struct sg_opel el[2][SG_MAX_VEC];
-    uint32_t vec;
     bool spin;
     struct addr x;
-    char op[40];
 
     sg_take_hints(d);
     sp = sg_take_space(d);
     for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++)
-        if (sg_mod(d, ops[k]))
-            what = ops[k];
-    if (!what || !sg_type_size(t))
+        if (sg_mod(d, ops[k].mod))
+            what = ops[k].what;
+    if (what == SG_V_COUNT || !sg_type_size(t))
         return sg_dec_syntax(d, "%s: an operation and a type expected", d->oc.full);
     vec = take_vec(d);
-    if (sp == SG_SP_LOCAL || sp == SG_SP_PARAM || sp == SG_SP_CONST || (vec > 1 && what[0] == 'c'))
+    if (sp == SG_SP_LOCAL || sp == SG_SP_PARAM || sp == SG_SP_CONST || (vec > 1 && what == SG_V_CAS))
         return sg_dec_refuse(d, NULL);
-    spin = !strcmp(what, "cas") || !strcmp(what, "exch");
-    if (d->nops < at + (what[0] == 'c' ? 3 : 2))
+    spin = what == SG_V_CAS || what == SG_V_EXCH;
+    if (d->nops < at + (what == SG_V_CAS ? 3 : 2))
         return sg_dec_syntax(d, "%s: too few operands", d->oc.full);
-    if (!strcmp(what, "min") || !strcmp(what, "max"))
-        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_type_float(t) ? sg_type_name(t) : sg_su(t));
-    else if (sg_type_float(t) && !strcmp(what, "add"))
-        snprintf(op, sizeof(op), "atom.add.%s", sg_type_name(t));
+    if (what == SG_V_MIN || what == SG_V_MAX)
+        op = sg_family_op(&sg_fam_atom, what, sg_type_float(t) ? t : sg_su(t));
     else
-        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_bt(t));
+        op = sg_family_op(&sg_fam_atom, what, sg_type_float(t) && what == SG_V_ADD ? t : sg_bt(t));
     if (select_address(d, at, sp, &x))
         return d->err;
     if (t == SG_TY_B128)
         return vec > 1 || red ? sg_dec_refuse(d, NULL) : emit_atom128(d, what, &x);
-    if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
+    if (sg_type_float(t) && what == SG_V_ADD && x.space != SG_SP_SHARED)
         d->code->ordered = true; /* shared memory is accessed by a single thread here */
     f[1] = x.op;
     if (vec > 1) { /* element by element: CUDA promises no more */
@@ -434,7 +437,7 @@ int sg_emit_atom(struct sg_dec *d)
         for (uint32_t k = 0; k < vec; k++) {
             f[2] = sg_src_el(d, &el[1][k], t);
             f[0] = red ? sg_temp(d, t) : sg_dst_el(d, &el[0][k], t);
-            i = sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B);
+            i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B);
             if (d->err)
                 return d->err;
             d->insns[i].imm = x.off + (int64_t)(k * sg_type_size(t));
@@ -443,10 +446,10 @@ int sg_emit_atom(struct sg_dec *d)
         return d->err;
     }
     f[2] = sg_src(d, at + 1, t);
-    if (what[0] == 'c')
+    if (what == SG_V_CAS)
         f[3] = sg_src(d, at + 2, t);
     f[0] = red ? sg_temp(d, t) : sg_dst(d, 0, t);
-    i = sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C);
+    i = sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C);
     if (d->err)
         return d->err;
     d->insns[i].imm = x.off;
@@ -457,13 +460,11 @@ int sg_emit_atom(struct sg_dec *d)
 /* Hints that have nothing to do here: prefetch, discard, applypriority. */
 static int emit_hint(struct sg_dec *d)
 {
-    static const char *const known[] = {"L1", "L2", "tensormap", "uniform", "bulk"};
-
     sg_take_hints(d);
     sg_take_space(d);
-    sg_mod(d, known[0]);
-    sg_mod(d, known[1]);
-    sg_mod(d, known[2]);
+    sg_mod(d, "L1");
+    sg_mod(d, "L2");
+    sg_mod(d, "tensormap");
     return d->err;
 }
 
@@ -582,19 +583,19 @@ static int emit_cp(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_mem[] = {
-    {"ld", emit_ld, 2, 3, 0},
-    {"ldu", emit_ld, 2, 2, 0},
-    {"st", emit_st, 2, 3, 0},
-    {"atom", sg_emit_atom, 3, 5, 0},
-    {"red", sg_emit_red, 2, 3, 0},
-    {"cvta", sg_emit_cvta, 2, 2, 0},
-    {"isspacep", sg_emit_isspacep, 2, 2, 0},
-    {"prefetch", emit_hint, 1, 1, 0},
-    {"prefetchu", emit_hint, 1, 1, 0},
-    {"discard", emit_hint, 1, 2, 0},
-    {"applypriority", emit_hint, 1, 2, 0},
-    {"createpolicy", emit_createpolicy, 1, 5, 0},
-    {"cp", emit_cp, 0, 5, 0},
-    {"mbarrier", sg_emit_mbarrier, 1, 4, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"ld", emit_ld, 2, 3, 0, NULL},
+    {"ldu", emit_ld, 2, 2, 0, NULL},
+    {"st", emit_st, 2, 3, 0, NULL},
+    {"atom", sg_emit_atom, 3, 5, 0, NULL},
+    {"red", sg_emit_red, 2, 3, 0, NULL},
+    {"cvta", sg_emit_cvta, 2, 2, 0, NULL},
+    {"isspacep", sg_emit_isspacep, 2, 2, 0, NULL},
+    {"prefetch", emit_hint, 1, 1, 0, NULL},
+    {"prefetchu", emit_hint, 1, 1, 0, NULL},
+    {"discard", emit_hint, 1, 2, 0, NULL},
+    {"applypriority", emit_hint, 1, 2, 0, NULL},
+    {"createpolicy", emit_createpolicy, 1, 5, 0, NULL},
+    {"cp", emit_cp, 0, 5, 0, NULL},
+    {"mbarrier", sg_emit_mbarrier, 1, 4, 0, NULL},
+    {NULL, NULL, 0, 0, 0, NULL},
 };

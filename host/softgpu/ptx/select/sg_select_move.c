@@ -17,6 +17,13 @@ static int check_parts(struct sg_dec *d, const struct sg_opnd *v, uint32_t size)
     return any ? 0 : sg_dec_syntax(d, "%s: no element is kept", d->oc.full);
 }
 
+/* By elements of 1, 2, 4 bytes: two of them, and four. */
+static const enum sg_op pack_ops[2][3] = {{SG_OP_mov_pack_2x8, SG_OP_mov_pack_2x16, SG_OP_mov_pack_2x32},
+                                          {SG_OP_mov_pack_4x8, SG_OP_mov_pack_4x16, SG_OP_NONE}};
+static const enum sg_op unpack_ops[2][3] = {
+    {SG_OP_mov_unpack_2x8, SG_OP_mov_unpack_2x16, SG_OP_mov_unpack_2x32},
+    {SG_OP_mov_unpack_4x8, SG_OP_mov_unpack_4x16, SG_OP_NONE}};
+
 /* mov.b64 {a, b}, x; and back */
 static int emit_pack(struct sg_dec *d, enum sg_type t)
 {
@@ -24,7 +31,7 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
     const struct sg_opnd *v = &d->ops[unpack ? 0 : 1];
     uint32_t size = sg_type_size(t), f[5] = {NONE, NONE, NONE, NONE, NONE}, esize;
     enum sg_type te;
-    char op[40];
+    enum sg_op op;
 
     if (v->nel != 2 && v->nel != 4)
         return sg_dec_syntax(d, "mov: 2 or 4 elements expected");
@@ -34,7 +41,7 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
         return sg_dec_refuse(d, NULL);
     if (check_parts(d, v, esize))
         return d->err;
-    snprintf(op, sizeof(op), "mov.%s.%ux%u", unpack ? "unpack" : "pack", v->nel, esize * 8);
+    op = (unpack ? unpack_ops : pack_ops)[v->nel == 4][esize / 2];
     if (unpack) {
         /* d b c e are written, a is read */
         f[1] = sg_src(d, 1, t);
@@ -44,13 +51,13 @@ static int emit_pack(struct sg_dec *d, enum sg_type t)
             f[3] = sg_dst_el(d, &v->el[2], te);
             f[4] = sg_dst_el(d, &v->el[3], te);
         }
-        sg_emit_x(d, sg_op_named(op), f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
+        sg_emit_x(d, op, f, SG_F_D | SG_F_B | (v->nel == 4 ? SG_F_C | SG_F_E : 0), SG_F_A);
         return d->err;
     }
     for (uint32_t i = 0; i < v->nel; i++)
         f[i + 1] = sg_src_el(d, &v->el[i], te);
     f[0] = sg_dst(d, 0, t);
-    sg_emit_x(d, sg_op_named(op), f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    sg_emit_x(d, op, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     return d->err;
 }
 
@@ -107,12 +114,11 @@ static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
 {
     const struct sg_opnd *to = &d->ops[0], *from = &d->ops[1];
     const uint32_t n = sg_mod(d, "v2") ? 2 : 4;
+    const enum sg_op op = sg_mov_op(t);
     uint32_t x[4];
-    char op[32];
 
     if (to->kind != SG_O_VEC || from->kind != SG_O_VEC || to->nel != n || from->nel != n)
         return sg_dec_syntax(d, "mov: two vectors of %u elements expected", n);
-    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
     for (uint32_t i = 0; i < n; i++) {
         const struct sg_opel *e = &from->el[i];
 
@@ -120,20 +126,19 @@ static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
         for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
             if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v) { /* elements change places */
                 x[i] = sg_temp(d, t);
-                sg_emit(d, sg_op_named(op), x[i], e->v, NONE, NONE);
+                sg_emit(d, op, x[i], e->v, NONE, NONE);
                 break;
             }
         }
     }
     for (uint32_t i = 0; i < n; i++)
-        sg_emit(d, sg_op_named(op), sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
+        sg_emit(d, op, sg_dst_el(d, &to->el[i], t), x[i], NONE, NONE);
     return d->err;
 }
 
 int sg_emit_mov(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
-    char op[32];
 
     if (t == SG_TY_NONE)
         return sg_dec_syntax(d, "%s: a type expected", d->oc.full);
@@ -143,6 +148,5 @@ int sg_emit_mov(struct sg_dec *d)
         return emit_mov_elements(d, t);
     if (d->ops[0].kind == SG_O_VEC || d->ops[1].kind == SG_O_VEC)
         return emit_pack(d, t);
-    snprintf(op, sizeof(op), "mov.%s", sg_bt32(t));
-    return sg_op1(d, sg_op_named(op), t, t);
+    return sg_op1(d, sg_mov_op(t), t, t);
 }

@@ -427,7 +427,13 @@ static int emit_sured(struct sg_dec *d)
 
 #define FLAGS SG_FAM_COORDS
 const struct sg_family sg_families_tex[] = {
-    {"tex", emit_tex, 2, 6, FLAGS},   {"tld4", emit_tld4, 2, 4, FLAGS},   {"txq", emit_query, 2, 3, 0},
-    {"suq", emit_query, 2, 2, 0},     {"istypep", emit_istypep, 2, 2, 0}, {"suld", emit_suld, 2, 2, FLAGS},
-    {"sust", emit_sust, 2, 2, FLAGS}, {"sured", emit_sured, 2, 2, FLAGS}, {NULL, NULL, 0, 0, 0},
+    {"tex", emit_tex, 2, 6, FLAGS, NULL},
+    {"tld4", emit_tld4, 2, 4, FLAGS, NULL},
+    {"txq", emit_query, 2, 3, 0, NULL},
+    {"suq", emit_query, 2, 2, 0, NULL},
+    {"istypep", emit_istypep, 2, 2, 0, NULL},
+    {"suld", emit_suld, 2, 2, FLAGS, NULL},
+    {"sust", emit_sust, 2, 2, FLAGS, NULL},
+    {"sured", emit_sured, 2, 2, FLAGS, NULL},
+    {NULL, NULL, 0, 0, 0, NULL},
 };

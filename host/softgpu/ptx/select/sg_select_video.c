@@ -91,7 +91,7 @@ static int emit_simd(struct sg_dec *d)
     c = sg_src(d, 3, SG_TY_B32);
     mask = lanes_written(d);
     r = add || mask == UINT32_MAX ? sg_dst(d, 0, SG_TY_B32) : sg_temp(d, SG_TY_B32);
-    i = sg_emit(d, sg_op_named(d->oc.base), r, a, b, c);
+    i = sg_emit(d, sg_own_op(d, SG_V_PLAIN, SG_TY_NONE), r, a, b, c);
     if (d->err)
         return d->err;
     d->insns[i].imm =
@@ -110,7 +110,7 @@ static int emit_simd(struct sg_dec *d)
 }
 
 /* The last step of a scalar video instruction: r into a part of c, or combined with it. */
-static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
+static int finish_video(struct sg_dec *d, enum sg_op then, uint32_t r)
 {
     uint32_t at, bits, f[5] = {0};
 
@@ -119,7 +119,7 @@ static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
     if (then) {
         if (bits != 32)
             return sg_dec_syntax(d, "%s: a part of the result is not combined further", d->oc.full);
-        sg_emit(d, sg_op_named(then), sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
+        sg_emit(d, then, sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
         return d->err;
     }
     if (bits == 32) {
@@ -136,18 +136,18 @@ static int finish_video(struct sg_dec *d, const char *then, uint32_t r)
 }
 
 /* True if operand 3 is present where the result is combined or merged; elsewhere it has no effect. */
-static bool has_third(const struct sg_dec *d, const char *then)
+static bool has_third(const struct sg_dec *d, enum sg_op then)
 {
     return d->nops == 4 || (!then && !d->ops[0].part[0]);
 }
 
-/* The final operation of a scalar video instruction: sum, smaller, larger. */
-static const char *second_op(struct sg_dec *d, enum sg_type t)
+/* The final operation of a scalar video instruction: sum, smaller, larger; SG_OP_NONE: none. */
+static enum sg_op second_op(struct sg_dec *d, enum sg_type t)
 {
-    return sg_mod(d, "add")   ? "add.b32"
-           : sg_mod(d, "min") ? (sg_type_signed(t) ? "min.s32" : "min.u32")
-           : sg_mod(d, "max") ? (sg_type_signed(t) ? "max.s32" : "max.u32")
-                              : NULL;
+    return sg_mod(d, "add")   ? SG_OP_add_b32
+           : sg_mod(d, "min") ? (sg_type_signed(t) ? SG_OP_min_s32 : SG_OP_min_u32)
+           : sg_mod(d, "max") ? (sg_type_signed(t) ? SG_OP_max_s32 : SG_OP_max_u32)
+                              : SG_OP_NONE;
 }
 
 static uint32_t wide_src(struct sg_dec *d, uint32_t i, enum sg_type t)
@@ -173,7 +173,7 @@ static void saturate_video(struct sg_dec *d, uint32_t r, enum sg_type t)
 }
 
 /* The low word of r, which is saturated if sat, into the result. */
-static int finish_wide(struct sg_dec *d, const char *then, uint32_t r, bool sat)
+static int finish_wide(struct sg_dec *d, enum sg_op then, uint32_t r, bool sat)
 {
     uint32_t low = sg_temp(d, SG_TY_B32);
 
@@ -187,7 +187,7 @@ static int finish_wide(struct sg_dec *d, const char *then, uint32_t r, bool sat)
 static int emit_vshift(struct sg_dec *d)
 {
     bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap"), sat = sg_mod(d, "sat");
-    const char *then = second_op(d, sg_ty(d, 0));
+    enum sg_op then = second_op(d, sg_ty(d, 0));
     uint32_t a, b, r;
 
     if (d->oc.ntypes != 3 || (!wrap && !sg_mod(d, "clamp")) || !has_third(d, then))
@@ -206,10 +206,9 @@ static int emit_vshift(struct sg_dec *d)
 /* vadd vsub vabsdiff vmin vmax: 64 bits hold the 34 of the manual's intermediate result. */
 static int emit_vscalar(struct sg_dec *d)
 {
-    const char *base = d->oc.base + 1, *then = second_op(d, sg_ty(d, 0));
+    const enum sg_op op = sg_own_op(d, SG_V_PLAIN, SG_TY_NONE), then = second_op(d, sg_ty(d, 0));
     bool sat = sg_mod(d, "sat");
     uint32_t a, b, r, low;
-    char op[16];
 
     if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(sg_ty(d, 1)) != 4 ||
         sg_type_size(sg_ty(d, 2)) != 4 || !has_third(d, then))
@@ -217,14 +216,13 @@ static int emit_vscalar(struct sg_dec *d)
     a = wide_src(d, 1, sg_ty(d, 1));
     b = wide_src(d, 2, sg_ty(d, 2));
     r = sg_temp(d, SG_TY_B64);
-    if (!strcmp(base, "absdiff")) {
+    if (!op) { /* vabsdiff */
         low = sg_temp(d, SG_TY_B64);
         sg_emit(d, SG_OP_min_s64, low, a, b, NONE);
         sg_emit(d, SG_OP_max_s64, r, a, b, NONE);
         sg_emit(d, SG_OP_sub_b64, r, r, low, NONE);
     } else {
-        snprintf(op, sizeof(op), "%s.%s", base, base[0] == 'm' ? "s64" : "b64");
-        sg_emit(d, sg_op_named(op), r, a, b, NONE);
+        sg_emit(d, op, r, a, b, NONE);
     }
     return finish_wide(d, then, r, sat);
 }
@@ -257,14 +255,18 @@ static int emit_vmad(struct sg_dec *d)
 /* 1 or 0 by comparing a with b, each extended by its own type to 64 bits. */
 static uint32_t video_compare(struct sg_dec *d, uint32_t a, uint32_t b)
 {
-    static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    static const struct {
+        const char *name;
+        enum sg_op op; /* equality has no sign */
+    } comparisons[] = {{"eq", SG_OP_setp_eq_b64}, {"ne", SG_OP_setp_ne_b64}, {"lt", SG_OP_setp_lt_s64},
+                       {"le", SG_OP_setp_le_s64}, {"gt", SG_OP_setp_gt_s64}, {"ge", SG_OP_setp_ge_s64}};
     uint32_t wide[2], p = sg_temp(d, SG_TY_PRED), r = sg_temp(d, SG_TY_B32);
-    char op[16] = "";
+    enum sg_op op = SG_OP_NONE;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (sg_mod(d, names[i])) /* equality has no sign */
-            snprintf(op, sizeof(op), "setp.%s.%s", names[i], i < 2 ? "b64" : "s64");
-    if (!op[0]) {
+    for (size_t i = 0; i < sizeof(comparisons) / sizeof(comparisons[0]); i++)
+        if (sg_mod(d, comparisons[i].name))
+            op = comparisons[i].op;
+    if (!op) {
         sg_dec_refuse(d, NULL);
         return r;
     }
@@ -273,7 +275,7 @@ static uint32_t video_compare(struct sg_dec *d, uint32_t a, uint32_t b)
         sg_emit(d, sg_type_signed(sg_ty(d, i)) ? SG_OP_cvt_u64_s32 : SG_OP_cvt_u64_u32, wide[i], i ? b : a,
                 NONE, NONE);
     }
-    sg_emit(d, sg_op_named(op), p, wide[0], wide[1], NONE);
+    sg_emit(d, op, p, wide[0], wide[1], NONE);
     sg_emit(d, SG_OP_selp_b32, r, sg_const32(d, 1), sg_const32(d, 0), p);
     return r;
 }
@@ -281,7 +283,7 @@ static uint32_t video_compare(struct sg_dec *d, uint32_t a, uint32_t b)
 /* vset.atype.btype.cmp: 1 or 0, into a part of c or combined with it */
 static int emit_vset(struct sg_dec *d)
 {
-    const char *then = second_op(d, SG_TY_U32);
+    enum sg_op then = second_op(d, SG_TY_U32);
 
     if (!has_third(d, then))
         return sg_dec_refuse(d, NULL);
@@ -321,28 +323,28 @@ static int emit_vset_simd(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_video[] = {
-    {"vset", emit_vset, 3, 4, SG_FAM_PARTS},
-    {"vset2", emit_vset_simd, 4, 4, SG_FAM_PARTS},
-    {"vset4", emit_vset_simd, 4, 4, SG_FAM_PARTS},
-    {"vadd", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vsub", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vmin", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vmax", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS},
-    {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS},
-    {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS},
-    {"vmad", emit_vmad, 4, 4, SG_FAM_PARTS | SG_FAM_MINUS},
-    {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vsub2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmin4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmin2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmax4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vmax2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vavrg4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vavrg2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vabsdiff4", emit_simd, 4, 4, SG_FAM_PARTS},
-    {"vabsdiff2", emit_simd, 4, 4, SG_FAM_PARTS},
-    {NULL, NULL, 0, 0, 0},
+    {"vset", emit_vset, 3, 4, SG_FAM_PARTS, NULL},
+    {"vset2", emit_vset_simd, 4, 4, SG_FAM_PARTS, NULL},
+    {"vset4", emit_vset_simd, 4, 4, SG_FAM_PARTS, NULL},
+    {"vadd", emit_vscalar, 3, 4, SG_FAM_PARTS, &sg_fam_vadd},
+    {"vsub", emit_vscalar, 3, 4, SG_FAM_PARTS, &sg_fam_vsub},
+    {"vmin", emit_vscalar, 3, 4, SG_FAM_PARTS, &sg_fam_vmin},
+    {"vmax", emit_vscalar, 3, 4, SG_FAM_PARTS, &sg_fam_vmax},
+    {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS, NULL},
+    {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS, NULL},
+    {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS, NULL},
+    {"vmad", emit_vmad, 4, 4, SG_FAM_PARTS | SG_FAM_MINUS, NULL},
+    {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vadd4},
+    {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vadd2},
+    {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vsub4},
+    {"vsub2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vsub2},
+    {"vmin4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vmin4},
+    {"vmin2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vmin2},
+    {"vmax4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vmax4},
+    {"vmax2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vmax2},
+    {"vavrg4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vavrg4},
+    {"vavrg2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vavrg2},
+    {"vabsdiff4", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vabsdiff4},
+    {"vabsdiff2", emit_simd, 4, 4, SG_FAM_PARTS, &sg_fam_vabsdiff2},
+    {NULL, NULL, 0, 0, 0, NULL},
 };
