@@ -155,6 +155,11 @@ struct sg_opdef {
     uint8_t rule, arg;
     uint16_t op; /* enum sg_op */
 };
+/* True if the results depend on the operands alone and nothing else changes: it may run early, and repeatedly. */
+static inline bool sg_op_is_pure(const struct sg_opdef *row)
+{
+    return row->rule == SG_R_PLAIN || row->rule == SG_R_LOAD_P;
+}
 const struct sg_opdef *sg_op_row(enum sg_op op);         /* for the processor; NULL: SG_OP_NONE */
 sg_fn sg_op_fn(enum sg_op op);                           /* its handler */
 enum sg_op sg_op_of(sg_fn fn);                           /* SG_OP_NONE: not a handler */

@@ -414,8 +414,7 @@ static bool check_control(struct verify *v, const struct sg_opdef *row, uint64_t
     case SG_R_FLAT: {
         const struct sg_opdef *next = sg_op_def_of(in[1].fn);
 
-        return next->rule == SG_R_PLAIN || next->rule == SG_R_LOAD_P ||
-               not_ok(v, "it does not go with the next");
+        return sg_op_is_pure(next) || not_ok(v, "it does not go with the next");
     }
     case SG_R_FPMODE:
         return float_mode((uint64_t)in->imm) || not_ok(v, "no mode of floating point");
@@ -504,7 +503,7 @@ static bool check_ahead(struct verify *v, const struct sg_ahead *a)
     for (v->at = 0; v->at < v->n; v->at++) {
         const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
 
-        if (!row || (row->rule != SG_R_PLAIN && row->rule != SG_R_LOAD_P))
+        if (!row || !sg_op_is_pure(row))
             return not_ok(v, "no value that can be computed ahead");
         if (!check_instruction(v, row))
             return false;

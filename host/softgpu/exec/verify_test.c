@@ -277,7 +277,7 @@ DAMAGE(shared, c->static_shared = c->dynamic_base + 128)
 DAMAGE(mxcsr, c->mxcsr = 0)
 DAMAGE(special, c->sreg_offset[SG_SR_TID_X] = c->slots_begin)
 DAMAGE(ahead, c->ahead[0].insns[0].fn = sg_op_fn(SG_OP_ld_g_b32))
-DAMAGE(ahead_effect, c->ahead[0].insns[0].fn = sg_op_fn(SG_OP_trap))
+DAMAGE(ahead_effect, c->ahead[0].insns[0].fn = sg_op_fn(SG_OP_addc_b32)) /* the carry */
 DAMAGE(ahead_place, c->ahead[0].insns[0].d = BEHIND)
 DAMAGE(empty, c->ninsns = 0)
 DAMAGE(flat, in->fn = sg_op_fn(SG_OP_flat); in->aux = 2)

@@ -194,6 +194,43 @@ static void numbers(void)
              bad);
 }
 
+/* Hoisting runs an operation ahead of blocks if its row has no effects. */
+static void hoisted(void)
+{
+    static const enum sg_op pure[] = {SG_OP_add_b32, SG_OP_dp4a_u32_u32, SG_OP_tanh_f32, SG_OP_ld_p_s8,
+                                      SG_OP_testp_finite_f64},
+                            others[] = {SG_OP_add_cc_b32, SG_OP_addc_b32,   SG_OP_madc_hi_sat_s32,
+                                        SG_OP_ld_g_b32,   SG_OP_st_s_b32,   SG_OP_atom_add_b32,
+                                        SG_OP_shfl_up,    SG_OP_activemask, SG_OP_sreg_clock,
+                                        SG_OP_wsync,      SG_OP_fpmode,     SG_OP_bra,
+                                        SG_OP_trap};
+    static const char text[] =
+        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry t(.param .u64 out, .param .u32 n)\n{\n"
+        ".reg .b32 %r<8>;\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [out];\nld.param.u32 %r1, [n];\n"
+        "dp4a.u32.u32 %r2, %r1, %r1, %r1;\nadd.cc.u32 %r3, %r1, %r1;\naddc.u32 %r4, %r1, %r1;\n"
+        "add.u32 %r5, %r2, %r3;\nadd.u32 %r5, %r5, %r4;\nst.global.u32 [%rd1], %r5;\nret;\n}\n";
+    uint32_t bad = 0, dot = 0, carry = 0;
+    const struct sg_code *c;
+    struct tk t;
+
+    for (size_t i = 0; i < sizeof(pure) / sizeof(pure[0]); i++)
+        bad += !sg_op_is_pure(sg_op_row(pure[i]));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        bad += sg_op_is_pure(sg_op_row(others[i]));
+    t_result("operations without effects", !bad, "%u wrong", bad);
+    if (!tk_open(&t, text, "t"))
+        return;
+    c = &t.k->code;
+    for (uint32_t i = 0; i < c->ahead[SG_AHEAD_LAUNCH].n; i++) {
+        const enum sg_op op = sg_op_of(c->ahead[SG_AHEAD_LAUNCH].insns[i].fn);
+
+        dot += op == SG_OP_dp4a_u32_u32;
+        carry += op == SG_OP_add_cc_b32 || op == SG_OP_addc_b32;
+    }
+    t_result("they alone run ahead of blocks", dot == 1 && !carry, "%u dot products, %u carries", dot, carry);
+    tk_close(&t);
+}
+
 int main(void)
 {
     whole("ldmatrix through 128 bits", matrix);
@@ -202,5 +239,6 @@ int main(void)
     sg_op_each(look_at_row);
     t_result("the table of operations", rows > 800 && !wrong, "%u rows, %u wrong", rows, wrong);
     numbers();
+    hoisted();
     return t_end("softgpu classes");
 }

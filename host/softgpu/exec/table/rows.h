@@ -20,8 +20,8 @@
 #define ROWF(id, fn, name, rule, arg, ...) {name, fn, {__VA_ARGS__}, rule, arg, SG_OP_##id},
 #define ROWR(id, name, rule, arg, ...) ROWF(id, h_##id, name, rule, arg, __VA_ARGS__)
 #define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
-/* An operation with effects beyond its result: it accesses memory, other lanes or the warp, or
-   faults. */
+/* An operation with effects beyond its result: it accesses memory, other lanes or the warp (also its
+   carry), or faults. The others are pure (sg_op_is_pure()): hoisting may run them ahead of blocks. */
 #define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
 
 #define OP1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA))
@@ -39,8 +39,8 @@
 #define HALF(id, name, n, bf, pair, e) ROW(id, name, OUT(u32), IN(u32), SECOND(n, u32), THIRD(n, u32))
 #define HALF_SIGN(id, name, T, e) ROW(id, name, OUT(T), IN(T))
 #define HALF_CMP(id, name, widen, e) ROW(id, name, OUT_P, IN(u32), IN(u32))
-#define CARRY(id, name, T, W, n, e, out, set) ROW(id, name, OUT(T), IN(T), IN(T), THIRD(n, T))
-#define CARRY_SAT(id, name, n, e) ROW(id, name, OUT(u32), IN(u32), IN(u32), THIRD(n, u32))
+#define CARRY(id, name, T, W, n, e, out, set) ROWE(id, name, OUT(T), IN(T), IN(T), THIRD(n, T))
+#define CARRY_SAT(id, name, n, e) ROWE(id, name, OUT(u32), IN(u32), IN(u32), THIRD(n, u32))
 #define SIMD(id, name, op, bits) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32))
 #define CVT_SAT(id, name, DR, lo, hi, SR, ST) ROW(id, name, OUT(DR), IN(SR))
 #define CVT_INT(id, name, fn, DR, DT, lo, hi, limit, nan, ST) ROW(id, name, OUT(DR), IN(ST))

@@ -6,8 +6,6 @@
 #include "ptx/decode.h"
 #include "ptx/hoist/low_bits.h"
 
-#define SEEN 256u /* operations whose classes are kept */
-
 /* Kinds of values and instructions. Values from HOISTED on have slots of their own. */
 enum {
     VARIES,
@@ -20,9 +18,9 @@ enum {
     LOADED,   /* a load whose result is the same in all lanes */
 };
 
-/* Classes of operations: hoist_is_pure() and hoist_is_simple() in sg_ptx_hoist.c. */
+/* Classes of operations: by their rows (sg_op_is_pure()) and by hoist_is_simple() in sg_ptx_hoist.c. */
 enum {
-    PLAIN = 1, /* has side effects, or is not known here */
+    PLAIN = 1, /* has side effects */
     PURE,
     SIMPLE,
     LOAD, /* loads one value of global memory */
@@ -49,10 +47,6 @@ struct hoist {
     uint32_t nblock;    /* number of instructions that hoist_compact() adds */
     uint64_t walked;    /* instructions visited by sg_hoist_set_before_use() */
     sg_fn mov32, mov64, first32, first64;
-    struct {
-        sg_fn fn;
-        uint8_t class, rule;
-    } seen[SEEN]; /* operations by their handlers: comparing names takes time */
 };
 
 static inline uint32_t *sg_hoist_field(struct sg_insn *in, unsigned k)
@@ -66,7 +60,7 @@ static inline bool sg_hoist_is_vreg(uint32_t op)
 }
 
 /* The class of an operation; *rule: its rule for sg_low_bits(). */
-uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule);
+uint8_t sg_hoist_class(sg_fn fn, uint8_t *rule);
 /* The kind of an operand; *flat: uniform across lanes. */
 uint8_t sg_hoist_operand(const struct hoist *h, uint32_t op, bool *flat);
 /*

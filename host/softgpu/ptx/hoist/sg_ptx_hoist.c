@@ -25,26 +25,6 @@
 #define THREAD_BITS 10 /* of %tid: a block has 1024 threads at most */
 #define MAX_PASSES 8   /* definitions nearly always stand before uses */
 
-/* Operations without side effects that compute a result from their operands, by the start of
-   their names. */
-static bool hoist_is_pure(const char *name)
-{
-    static const char *const begin[] = {
-        "mov.b",       "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",     "sub.",  "mul.",
-        "mad.",        "and.",      "or.",         "xor.",     "not.",    "neg.",     "abs.",  "min.",
-        "canon.",      "max.",      "shl.",        "shr.",     "setp.",   "selp.",    "bfe.",  "bfi.",
-        "prmt.",       "clz.",      "popc.",       "fma.",     "div.u",   "div.s",    "rem.u", "rem.s",
-        "lop3.",       "shf.",      "ld.p.b",      "ld.p.u",   "ld.p.s8", "ld.p.s16", "lg2.",  "ex2.",
-        "div.approx.", "rcp.",      "sqrt.",       "rsqrt.",   "flush."};
-
-    if (!name || strstr(name, ".cc"))
-        return false;
-    for (size_t i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
-        if (!strncmp(name, begin[i], strlen(begin[i])))
-            return true;
-    return false;
-}
-
 /* Operations whose native form writes whole registers, or a single predicate word. */
 static bool hoist_is_simple(enum sg_op op)
 {
@@ -104,22 +84,16 @@ static bool hoist_is_load(enum sg_op op)
            op == SG_OP_ld_g_u8 || op == SG_OP_ld_g_s8;
 }
 
-uint8_t sg_hoist_class(struct hoist *h, sg_fn fn, uint8_t *rule)
+uint8_t sg_hoist_class(sg_fn fn, uint8_t *rule)
 {
-    const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
+    const struct sg_opdef *row = sg_op_def_of(fn);
+    const enum sg_op op = row ? (enum sg_op)row->op : SG_OP_NONE;
 
-    if (h->seen[i].fn != fn) {
-        const enum sg_op op = sg_op_of(fn);
-
-        h->seen[i].fn = fn;
-        h->seen[i].class = hoist_is_load(op)                ? LOAD
-                           : !hoist_is_pure(sg_op_name(fn)) ? PLAIN
-                           : hoist_is_simple(op)            ? SIMPLE
-                                                            : PURE;
-        h->seen[i].rule = sg_low_bits_rule(op);
-    }
-    *rule = h->seen[i].rule;
-    return h->seen[i].class;
+    *rule = sg_low_bits_rule(op);
+    return hoist_is_load(op)             ? LOAD
+           : !row || !sg_op_is_pure(row) ? PLAIN
+           : hoist_is_simple(op)         ? SIMPLE
+                                         : PURE;
 }
 
 /* The special register in this slot; SG_SR_COUNT: none (the slot of a hoisted value). */
@@ -298,7 +272,7 @@ static bool hoist_look_at(struct hoist *h, uint32_t i, bool blocks)
     struct sg_insn *in = &d->insns[i];
     bool flat = true, any = false, pred = false, several = false, changes = false;
     uint8_t worst = HOISTED, rule;
-    const uint8_t class = sg_hoist_class(h, in->fn, &rule);
+    const uint8_t class = sg_hoist_class(in->fn, &rule);
     struct sg_low low;
 
     if (class == LOAD)

@@ -117,7 +117,7 @@ static bool may_define(struct hoist *h, uint32_t i, uint32_t v)
     struct sg_insn *in = &d->insns[i];
     bool flat = true, hoisted = true, unused;
     uint8_t rule;
-    const uint8_t class = sg_hoist_class(h, in->fn, &rule);
+    const uint8_t class = sg_hoist_class(in->fn, &rule);
 
     if (class == LOAD)
         return sg_hoist_loads_once(h, i) && may_be_flat(h, in->a, false);
@@ -210,7 +210,7 @@ bool sg_hoist_several(struct hoist *h)
         h->state[v] = OF_BLOCK;
         h->changes[v] = i + 1;
         h->low[v] = (struct sg_low){.bits = SG_LOW_ALL};
-        h->kind[i] = sg_hoist_class(h, d->insns[i].fn, &unused) == LOAD ? LOADED : OF_BLOCK;
+        h->kind[i] = sg_hoist_class(d->insns[i].fn, &unused) == LOAD ? LOADED : OF_BLOCK;
     }
     return n > 0;
 }
