@@ -4,38 +4,34 @@
 
 #ifdef SG_JIT
 
-static struct {
-    const struct jop *op;
-    bool pure; /* nothing but its result */
-} table[SG_OP_COUNT];
+static const struct jop *table[SG_OP_COUNT];
 
-static void table_add(const struct jop *o, bool pure)
+static void table_add(const struct jop *o)
 {
-    for (; o->op; o++) {
-        table[o->op].op = o;
-        table[o->op].pure = pure;
-    }
+    for (; o->op; o++)
+        table[o->op] = o;
 }
 
 const struct jop *sg_jit_find(sg_fn fn, bool *pure)
 {
-    const enum sg_op op = sg_op_of(fn);
+    const struct sg_opdef *row = sg_op_def_of(fn);
+    const struct jop *o = row ? table[row->op] : NULL;
 
-    if (pure && table[op].op)
-        *pure = table[op].pure;
-    return table[op].op;
+    if (pure && o)
+        *pure = sg_op_is_pure(row);
+    return o;
 }
 
 void sg_jit_find_init(void)
 {
-    table_add(sg_jit_ops_alu, true);
-    table_add(sg_jit_ops_cmp, true);
-    table_add(sg_jit_ops_half, true);
-    table_add(sg_jit_ops_float, true);
-    table_add(sg_jit_ops_approx, true);
-    table_add(sg_jit_ops_mem, false);
-    table_add(sg_jit_ops_shm, false);
-    table_add(sg_jit_ops_matrix, false);
+    table_add(sg_jit_ops_alu);
+    table_add(sg_jit_ops_cmp);
+    table_add(sg_jit_ops_half);
+    table_add(sg_jit_ops_float);
+    table_add(sg_jit_ops_approx);
+    table_add(sg_jit_ops_mem);
+    table_add(sg_jit_ops_shm);
+    table_add(sg_jit_ops_matrix);
 }
 
 bool sg_jit_modeless(const struct jop *o)
