@@ -113,6 +113,30 @@ else
     check "udev rule (this udevadm has no verify)" $?
 fi
 
+grep -hq '^SUBSYSTEM=="misc", KERNEL=="vgpu\[0-9\]\*", GROUP="render", MODE="0660", ' "$work/sys/usr/lib/udev/rules.d/60-vgpu.rules" &&
+    ! grep -E 'MODE=' "$work/sys/usr/lib/udev/rules.d/60-vgpu.rules" | grep -qv 'MODE="0660"'
+check "udev rule: the device is the group's" $?
+
+# What can be run is executable, and nothing else is.
+text=$(find "$work/sys" -type f | while read -r file; do
+    case $(head -c 4 "$file" | tr -d '\0') in
+    '#!/'*) want=755 ;;
+    $'\x7fELF') case $file in *.so | *.so.* | *.ko) want=644 ;; *) want=755 ;; esac ;;
+    *) want=644 ;;
+    esac
+    [ "$(stat -c %a "$file")" = $want ] || echo "$file: $(stat -c %a "$file"), not $want"
+done)
+[ -z "$text" ]
+check "modes: programs are executable, and nothing else" $? "$text"
+# Names that kmod looks for: of the module that the source makes.
+module=$(sed -n 's/^obj-.*= *\(.*\)\.o$/\1/p' "$top/kernel/vgpu_drv/Kbuild")
+text=$(grep -v '^#' "$work/sys/usr/lib/modules-load.d/vgpu.conf" | xargs)
+[ -n "$module" ] && [ "$text" = "$module" ]
+check "modules-load.d: the module" $? "$text, not $module"
+text=$(awk '!/^#/ && NF { print $1, $2 }' "$work/sys/usr/lib/modprobe.d/vgpu.conf" | sort -u)
+! grep -vE "^(softdep|options|alias|install) $module$" <<< "$text"
+check "modprobe.d: lines that kmod knows, for the module" $? "$text"
+
 # DKMS reads its configuration as a shell script.
 export kernel_source_dir=/headers dkms_tree=/tree
 text=$(. "$work/sys/usr/src/vgpu-$version/dkms.conf" && echo "$PACKAGE_NAME $PACKAGE_VERSION ${BUILT_MODULE_NAME[0]} $AUTOINSTALL")

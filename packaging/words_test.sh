@@ -32,6 +32,31 @@ mkdir -p "$work/dummy/driver"
 : > "$work/dummy/libnvidia-ml.so.1"
 packages=$(sed -n 's/^Package: //p' "$top/debian/control")
 seen=0
+# closure PACKAGE FIELD...: the packages of ours that it has in these fields, and these in theirs
+closure()
+{
+    python3 -B - "$top/debian/control" "$@" <<'END'
+import re, sys
+fields, package = {}, None
+for line in open(sys.argv[1], encoding="utf-8"):
+    m = re.match(r"([A-Z][A-Za-z-]*): *(.*)", line)
+    if m and m[1] == "Package":
+        package = m[2]
+    if m:
+        field = m[1]
+    if package and not line.startswith("#") and field in sys.argv[3:]:
+        fields.setdefault(package, []).extend(re.findall(r"[a-z][a-z0-9-]+", re.sub(r"[A-Z][A-Za-z-]*:|\([^)]*\)|\$\{[^}]*\}", " ", line)))
+todo, have = [sys.argv[2]], set()
+while todo:
+    name = todo.pop()
+    if name in fields or name == sys.argv[2]:
+        if name not in have:
+            have.add(name)
+            todo += fields.get(name, [])
+print("\n".join(sorted(have)))
+END
+}
+declare -A owner=([run]=vgpu-backend [vm]=vgpu-vm [guest-bundle]=vgpu-backend)
 for command in "run --gpu soft true" "vm run --gpu soft --accel tcg true" "guest-bundle --out $work/dummy/out"; do
     given=()
     for _ in $(seq 12); do
@@ -41,6 +66,12 @@ for command in "run --gpu soft true" "vm run --gpu soft --accel tcg true" "guest
         package=$(sed -n 's/.*the package that has it is \([a-z-]*\),.*/\1/p' <<< "$text")
         [ -n "$package" ] && grep -qx "$package" <<< "$packages" && ! words_of_tree "$text" > /dev/null
         check "vgpu $command without $variable: it is in ${package:-no package}" $? "$text"
+        # A GPU there may be without the software one; all else comes with the package that the command is for.
+        fields=Depends
+        [ "$package" != vgpu-softgpu ] || fields="Depends Recommends"
+        brought=$(closure "${owner[${command%% *}]}" $fields)
+        grep -qx "$package" <<< "$brought"
+        check "${owner[${command%% *}]} brings $package ($fields)" $? "$(xargs <<< "$brought")"
         case $variable in *_DIR | VGPU_GUEST_FILES) given+=("$variable=$work/dummy") ;; *) given+=("$variable=/bin/false") ;; esac
         seen=$((seen + 1))
     done
