@@ -232,12 +232,15 @@ page()
         }' "$1"
 }
 
-# Empty folders of ours and above them, as far as DESTDIR or the first that is not empty.
+# Empty folders of ours and above them, as far as DESTDIR or the first that is not empty. Debian's /usr/local has empty folders
+# of its own, to one of which /usr/local/man points.
 prune()
 {
     local dir=$1
 
-    while [ -n "$dir" ] && [ "$dir" != / ] && [ "$dir" != "${DESTDIR%/}" ] && rmdir "$dir" 2> /dev/null; do
+    while [ -n "$dir" ] && [ "$dir" != / ] && [ "$dir" != "${DESTDIR%/}" ]; do
+        case $dir in /usr/local/bin | /usr/local/lib | /usr/local/share | /usr/local/share/man | /usr/src) break ;; esac
+        rmdir "$dir" 2> /dev/null || break
         dir=${dir%/*}
     done
 }

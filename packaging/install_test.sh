@@ -123,6 +123,7 @@ check "make uninstall leaves nothing" $? "$(find "$work/prefix" 2> /dev/null | h
 . "$here/words_test.sh"
 . "$here/nvidia_smi_test.sh"
 . "$here/files_test.sh"
+. "$here/system_test.sh"
 text=$("$here/own_guest_page_test.py" 2>&1)
 check "docs/own-guest.md is what its test takes it for" $? "$(grep -v '^ok' <<< "$text")"
 
