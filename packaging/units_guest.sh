@@ -113,6 +113,25 @@ check "and in no group but render and vgpu_arbiter" $? "$(cat /tmp/groups)"
 text=$(sed -n 's/^\(CapEff\|CapBnd\|NoNewPrivs\|Seccomp\):\t//p' /proc/"$(pid_of vm1)"/status | xargs)
 same "without capabilities, with a system call filter" "0000000000000000 0000000000000000 1 2" "$text"
 
+# limit VM WORDS: of /proc/PID/limits, soft and hard
+limit()
+{
+    sed -n "s/^$2  *\([^ ]*\)  *\([^ ]*\) .*/\1 \2/p" /proc/"$(pid_of "$1")"/limits
+}
+# Guest memory is pinned without a limit of the kernel's (--pin-quota is the backend's), each guest process has descriptors,
+# and no core dump may have a guest's memory.
+same "locked memory and open files, as systemd reads the unit" "infinity 65536" \
+    "$(prop vgpu-backend@vm1.service LimitMEMLOCK) $(prop vgpu-backend@vm1.service LimitNOFILE)"
+if (ulimit -l unlimited && ulimit -n 65536) 2> /dev/null; then
+    same "locked memory is not limited" "unlimited unlimited" "$(limit vm1 "Max locked memory")"
+    same "open files" "65536 65536" "$(limit vm1 "Max open files")"
+else
+    skip "locked memory and open files of the process" "the limits of this machine cannot be raised from here"
+fi
+same "no core dumps" "0 0" "$(limit vm1 "Max core file size")"
+same "files that it makes are its own" 0077 "$(sed -n 's/^Umask:\t//p' /proc/"$(pid_of vm1)"/status)"
+same "the watchdog is on, and what hangs is started again" "30s on-failure" "$(prop vgpu-backend@vm1.service WatchdogUSec) $(prop vgpu-backend@vm1.service Restart)"
+
 echo "# QEMU itself"
 if [ -x /usr/lib/vgpu/qemu/bin/qemu-system-x86_64 ]; then
     # With its CPU stopped: the device has spoken with the backend before.
@@ -153,14 +172,32 @@ grep -q '^| vm1 ' <<< "$text" && grep -q '^| vm2 ' <<< "$text"
 check "and its table" $? "$text"
 systemctl start vgpu-metrics.service
 check "vgpu-metrics starts" $? "$(journalctl -u vgpu-metrics -n 5 -o cat)"
+# scrape [PORT]
 scrape()
 {
-    perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("127.0.0.1:9401") or exit 1;
-        print $s "GET /metrics HTTP/1.0\r\n\r\n"; print while <$s>' > /tmp/metrics && grep -q 'vgpu_up{vm="vm2"' /tmp/metrics
+    perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("127.0.0.1:$ARGV[0]") or exit 1;
+        print $s "GET /metrics HTTP/1.0\r\n\r\n"; print while <$s>' "${1:-9401}" > /tmp/metrics && grep -q 'vgpu_up{vm="vm2"' /tmp/metrics
 }
 waits scrape
 grep -q '^vgpu_up{vm="vm1",' /tmp/metrics && ! grep -q 'vm="-"' /tmp/metrics
 check "the metrics have vm=\"vm1\"" $? "$(grep vgpu_up /tmp/metrics)"
+echo LISTEN=127.0.0.1:9555 > /etc/vgpu/metrics.conf
+systemctl restart vgpu-metrics.service
+waits scrape 9555 && ! scrape
+check "LISTEN= in metrics.conf: there, and nowhere else" $? "$(journalctl -u vgpu-metrics -n 5 -o cat)"
+echo LISTEN=127.0.0.1:fly > /etc/vgpu/metrics.conf
+systemctl restart vgpu-metrics.service
+failed_once()
+{
+    [ "$(prop vgpu-metrics.service SubState)/$(prop vgpu-metrics.service NRestarts)" = failed/0 ]
+}
+waits failed_once && journalctl -q -u vgpu-metrics -n 5 -o cat | grep -q "'fly' is not a number"
+check "LISTEN= that cannot be: failed once, with the reason" $? "$(prop vgpu-metrics.service NRestarts) restarts; $(journalctl -u vgpu-metrics -n 5 -o cat)"
+rm /etc/vgpu/metrics.conf
+systemctl reset-failed vgpu-metrics.service
+systemctl restart vgpu-metrics.service
+waits scrape
+check "without metrics.conf: as before" $? "$(journalctl -u vgpu-metrics -n 5 -o cat)"
 
 echo "# shares"
 text=$(vgpu smi --host -q | grep -c 'Shares *: enforced')

@@ -83,7 +83,7 @@ works "--memory-policy ceiling --vram-quota 64M --arbiter /run/vgpu-arbiter/othe
 for option in "--pin-quota 64M" "--max-clients 2" "--start-rate 5" "--long-call 10" "--blob-quota 64M" "--image-cache 64M" "--client-memory 4G" \
     "--client-threads 200" "--client-streams 50" "--client-handles 10000" "--client-printf 1M" "--client-image 16M" \
     "--client-compile-time 60" "--client-queue 100" "--client-time-limit 60" "--weight 50" "--cap 90" "--client-weight 50" \
-    "--client-cap 90" "--client-priority 1" "--pace" "--pacing stop" "--pacing ring" "--window-size 4M" "--pool 1" \
+    "--client-cap 90" "--client-priority 1" "--pace" "--pacing stop" "--pacing ring" "--window-size 4M" "--pool 1" "--pool-max 2" \
     "--protocol-minor 0" "--log-level debug" "--allow-hmm"; do
     works "$option"
 done
