@@ -124,6 +124,7 @@ check "make uninstall leaves nothing" $? "$(find "$work/prefix" 2> /dev/null | h
 . "$here/nvidia_smi_test.sh"
 . "$here/files_test.sh"
 . "$here/system_test.sh"
+. "$top/qemu-device/tests/launcher_test.sh"
 text=$("$here/own_guest_page_test.py" 2>&1)
 check "docs/own-guest.md is what its test takes it for" $? "$(grep -v '^ok' <<< "$text")"
 

@@ -134,6 +134,23 @@ static void find_object(const char *id, char *path, size_t size)
     }
 }
 
+/* Ends the program: which remedies there are depends on where it is, installed or in the build tree. */
+static void __attribute__((noreturn)) no_object(const char *qemu, const char *id)
+{
+    char dir[PATH_MAX], path[2 * PATH_MAX], *own;
+
+    own_folder(dir, sizeof(dir));
+    snprintf(path, sizeof(path), "%s/../lib/vgpu/qemu", dir);
+    own = realpath(path, NULL);
+    if (!own)
+        die("the device was not built for this QEMU (%s, build id %s): build it for it with `make qemu-object`, take "
+            "the version of QEMU that it was built for, or use the QEMU that is built with the device", qemu, id);
+    snprintf(path, sizeof(path), "%s/bin/qemu-system-x86_64", own);
+    die("there is no device for this QEMU (%s, build id %s): install a version of qemu-system-x86 that %s/*.txt name, or a "
+        "newer package vgpu-qemu%s%s", qemu, id, own, access(path, X_OK) ? "" : ", or run the QEMU that has the device: ",
+        access(path, X_OK) ? "" : path);
+}
+
 int main(int argc, char **argv)
 {
     const char *qemu = getenv("VGPU_QEMU_BINARY"), *before = getenv("LD_PRELOAD"), *wrong;
@@ -151,8 +168,7 @@ int main(int argc, char **argv)
     find_object(id, object, sizeof(object));
     real = realpath(object, NULL);
     if (!real)
-        die("the device was not built for this QEMU (%s, build id %s): build it for it with `make qemu-object`, take "
-            "the version of QEMU that it was built for, or use the QEMU that is built with the device", qemu, id);
+        no_object(qemu, id);
     if (strpbrk(real, " :"))
         die("%s: a path with a blank or a colon cannot be preloaded", real);
     if (argc > 1 && !strcmp(argv[1], "--vgpu-which")) {

@@ -49,6 +49,7 @@ skip()
     echo "not run: $1: $2"
 }
 
+. "$here/launcher_test.sh"
 text=$("$here/../build-object.sh" "$O" 2>&1)
 case $? in
 0) check "the object is built" 0 ;;
