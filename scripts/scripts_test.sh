@@ -119,6 +119,54 @@ says "setup: of several names one is enough" 0 "^$" "$work/scripts/setup.sh" dem
 echo "bash demo always there" > "$work/scripts/packages.txt"
 says "setup: silence when all is there" 0 "^$" "$work/scripts/setup.sh" demo
 
+# What apt is asked for, by stand-ins: lists that are older than the archive (the first installation fails until there are new
+# ones), an archive that cannot be reached, no way to become root.
+mkdir -p "$work/apt/scripts" "$work/apt/bin"
+cp "$here"/{lib,setup}.sh "$work/apt/scripts"
+sed -i "s|^export PATH=.*|export PATH=$work/apt/bin|" "$work/apt/scripts/lib.sh"
+for tool in awk basename bash cat cut date dirname env grep mkdir sed sort tail tr; do ln -s "$(command -v $tool)" "$work/apt/bin/$tool"; done
+printf 'first demo a first reason\nsecond test a second reason\nthere demo is there\n' > "$work/apt/scripts/packages.txt"
+cat > "$work/apt/bin/dpkg-query" <<'END'
+#!/bin/bash
+case "$*" in *Provides*) echo installed, ;; *Package*" there"*) echo there installed ;; *" there") echo installed ;; esac
+END
+cat > "$work/apt/bin/apt-get" <<END
+#!/bin/bash
+echo "\$*" >> "$work/apt/called"
+case " \$* " in
+*" update "*) [ ! -e "$work/apt/unreachable" ] && : > "$work/apt/fresh" ;;
+*" install "*) [ -e "$work/apt/fresh" ] || { echo "E: 404 Not Found"; exit 100; } ;;
+esac
+END
+printf '#!/bin/bash\necho "  Candidate: 1.0"\n' > "$work/apt/bin/apt-cache"
+printf '#!/bin/bash\n[ "$1" = -un ] && echo somebody || cat "%s/uid"\n' "$work/apt" > "$work/apt/bin/id"
+chmod +x "$work/apt/bin"/{dpkg-query,apt-get,apt-cache,id}
+# installs NAME UID STATUS PATTERN CALLS [OPTION...]: CALLS: the commands that apt-get got, i: install, u: update
+installs()
+{
+    local name=$1 calls
+
+    echo "$2" > "$work/apt/uid"
+    : > "$work/apt/called"
+    says "setup: $name" "$3" "$4" env VGPU_CACHE="$work/apt/cache" VGPU_BUILD="$work/apt/build" "$work/apt/scripts/setup.sh" "${@:6}"
+    calls=$(sed -n 's/.* install .*/i/p; s/.*update$/u/p' "$work/apt/called" | tr -d '\n')
+    [ "$calls" = "$5" ]
+    check "setup: $name: apt is called: ${calls:-not}" $?
+    rm -rf "$work/apt/cache"
+}
+mkdir -p "$work/apt/build/guest" && : > "$work/apt/build/guest/release"
+installs "--check installs nothing" 0 1 "first *a first reason" "" --check
+installs "old lists: new ones, and once more" 0 0 "installed\.$" iui
+grep -q -- ' install --no-install-recommends -y first$' "$work/apt/called"
+check "setup: what is missing of the group, and nothing else" $?
+installs "new lists" 0 0 "installed\.$" i demo test
+grep -q -- ' install --no-install-recommends -y first second$' "$work/apt/called"
+check "setup: what is missing of both groups" $?
+rm "$work/apt/fresh"
+: > "$work/apt/unreachable"
+installs "an archive that cannot be reached: the command" 0 1 "could not install them; run:  sudo apt-get install --no-install-recommends -y first$" iu
+installs "neither root nor sudo: the command" 1000 1 "root rights are needed for that; run:  sudo apt-get install --no-install-recommends -y first$" ""
+
 # npm.sh and llama.sh: wrong use; a package that is not what the list says is refused and removed.
 says "npm: wrong use" 2 "npm.sh GROUP" "$here/npm.sh"
 says "npm: unknown group" 1 "no such group" "$here/npm.sh" nothing
