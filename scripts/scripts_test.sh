@@ -162,7 +162,7 @@ check "setup: what is missing of the group, and nothing else" $?
 installs "new lists" 0 0 "installed\.$" i demo test
 grep -q -- ' install --no-install-recommends -y first second$' "$work/apt/called"
 check "setup: what is missing of both groups" $?
-rm "$work/apt/fresh"
+rm -f "$work/apt/fresh"
 : > "$work/apt/unreachable"
 installs "an archive that cannot be reached: the command" 0 1 "could not install them; run:  sudo apt-get install --no-install-recommends -y first$" iu
 installs "neither root nor sudo: the command" 1000 1 "root rights are needed for that; run:  sudo apt-get install --no-install-recommends -y first$" ""
