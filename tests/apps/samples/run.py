@@ -335,6 +335,9 @@ def main():
     if opt.only_table:
         write_table(opt.table, s.all_results(), known, revision_of(opt.samples))
         return 0
+    gone = [n for n in opt.names if n not in s.folders]
+    if gone:
+        p.error(f"{opt.samples} has no sample {', '.join(gone)}")
     if not s.configure():
         sys.exit("FAIL: samples: CMake: see " + os.path.join(opt.out, "configure.log"))
     passed = failed = skipped = 0
