@@ -306,10 +306,9 @@ static int select_store(struct sg_dec *d, enum sg_type t, uint32_t vec, const st
             *src[k] = sg_src_el(d, &el[k], t);
         }
     }
-    if (vec > 1 && (size < 4 || (vec == 4 && size == 8)))
-        op = SG_OP_st_slow;
-    else
-        op = sg_family_op(&sg_fam_st, access_variant(x, vec), element_type(t, false));
+    op = vec > 1 && (size < 4 || (vec == 4 && size == 8))
+             ? SG_OP_st_slow
+             : sg_family_op(&sg_fam_st, access_variant(x, vec), element_type(t, false));
     i = sg_emit_x(d, op, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (d->err)
         return d->err;
