@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A driver library that computes as the software GPU does, and behaves as NVIDIA's driver where that one differs. It
- * stands in front of libcuda-soft.so.1, which serves all functions that are not here, and hides the functions by
- * which the backend recognises the software GPU (see the Makefile). So workers treat it as NVIDIA's library: its
- * policy of system calls, its folder for compiled code, its NVML, capture of what it prints.
+ * A driver library that computes like the software GPU and behaves like NVIDIA's driver where the two differ.
+ * It wraps libcuda-soft.so.1, which serves all functions not defined here, and hides the functions by which
+ * the backend recognises the software GPU (see the Makefile). So workers treat it like NVIDIA's library: with
+ * NVIDIA's policy of system calls, folder for compiled code and NVML, and with capture of its output.
  *
- *   cuInit starts threads, which stay and which it names by their files under /proc; it looks for MPS and listens on
- *     an abstract socket; where that is not allowed it gives 304
- *   what a kernel's parameters are is known where a context is current; cuFuncSetCacheConfig takes no CUkernel
- *   an event is recorded in streams of its own context alone
- *   a linker that is used on several threads ends the process
+ *   cuInit starts permanent threads and names them through their files under /proc; it looks for MPS and
+ *     listens on an abstract socket; if that is forbidden it returns 304
+ *   a kernel's parameters are known only while a context is current; cuFuncSetCacheConfig refuses a CUkernel
+ *   an event can be recorded only in streams of its own context
+ *   use of a linker on several threads crashes the process
  *   loading modules and libraries, linking, registering memory and destroying arrays blocks for
  *     VGPU_TEST_BLOCK_MS milliseconds (default 10000)
- *   the streams of a process share CHANNELS queues of QUEUE launches: a launch beyond it blocks until the oldest
- *     of its queue has run
+ *   the streams of a process share CHANNELS queues of QUEUE launches: a launch into a full queue blocks until
+ *     the oldest launch of the queue has run
  *   printf and the text of a failed assert go to standard output and standard error
  *   kernels reach all memory of the process: attribute 88 is 1
- *   IPC: a handle is not opened by the process that made it; event handles need /dev/shm; freed by the exporter,
- *     memory is gone
- *   what is compiled is kept in CUDA_CACHE_PATH: a file for each text, "hit" or "miss" in `as-nvidia.log` there
+ *   IPC: a process cannot open its own handles; event handles need /dev/shm; memory freed by the exporter is
+ *     gone for importers
+ *   compiled code is cached in CUDA_CACHE_PATH: a file for each text, "hit" or "miss" in its `as-nvidia.log`
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -92,7 +92,7 @@ static bool named(pid_t thread)
     return f && fputs("cuda-as-nvidia", f) >= 0 && !fclose(f);
 }
 
-/* No MPS is met here, but whoever lets the library look for it gives it one of these two answers. */
+/* MPS is never found here, but a policy that permits the search causes one of these two errors. */
 static bool no_mps(void)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "/tmp/nvidia-mps/control"};
@@ -287,7 +287,7 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 
 /* ---- events ---- */
 
-/* The context of each event; what two of them share a place for is forgotten, and then nothing is refused. */
+/* The context of each event; a collision forgets the older event, which is then never refused. */
 #define EVENTS 65536
 static struct {
     _Atomic(CUevent) event;
@@ -362,7 +362,8 @@ static bool captures(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Behind a launch: takes a place in the queue. Nobody else launches there until the oldest launch has left its own. */
+/* After a launch: takes a place in the queue. Further launches wait until the oldest launch has left its
+   place. */
 static void take_place(CUstream stream)
 {
     struct channel *c = &channels[((uintptr_t)stream >> 4) * 0x9e3779b97f4a7c15u >> 61];

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# check.sh BUILD TOP_BUILD CUDA_HOME: firstcall against the software GPU and against libraries that answer
-# nothing, die or hang; the kit; the stages of contact.sh that need no GPU: in a root without compiler, headers and
-# libraries; with NVIDIA's library as Debian has it, which finds no device.
+# check.sh BUILD TOP_BUILD CUDA_HOME: firstcall against the software GPU and against libraries that fail,
+# crash or hang; the kit; the stages of contact.sh that need no GPU, in a root without compiler, headers and
+# libraries, and with Debian's copy of NVIDIA's library, which finds no device.
 set -u
 build=$1 top_build=$2 cuda=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +16,7 @@ ok() { passed=$((passed + 1)); echo "ok - $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 not_run() { skipped=$((skipped + 1)); echo "not run: $1: $2"; }
 
-# every STEP has RESULT but for those named: wrong_steps FILE -> lines that are neither 0 nor the assert's 710.
+# wrong_steps FILE: prints the steps whose result is neither 0 nor the assert's 710.
 wrong_steps() { awk '$2 ~ /^-?[0-9]+$/ && $3 ~ /^[0-9.]+$/ && $2 != 0 && !($1 == "assert" && $2 == 710)' "$1"; }
 
 total=$("$build/firstcall" --list | wc -l)
@@ -32,7 +32,7 @@ else
     not_run "firstcall: the software GPU" "it is not built"
 fi
 
-# fake NAME CUINIT PATTERN: what the first line says, and that all steps were tried.
+# fake NAME CUINIT PATTERN: checks the first line, and that all steps were tried.
 fake()
 {
     FAKE_CUINIT=$2 timeout 300 "$build/firstcall" --limit 1 --libcuda "$build/libcuda-fake.so" ${4:+--only "$4"} > "$work/fake" 2>&1
@@ -62,7 +62,7 @@ for part in conformance/driver conformance/entrypoints perf; do
 done
 make -s --no-print-directory -C "$here/../apps/llm" O="$top_build/tests/apps/llm" all > "$work/make" 2>&1 ||
     not_run "ggml" "npm's packages cannot be had: $(tail -n 1 "$work/make")"
-# With a guest where that is built; a packed kit with all of it is what must not be too large.
+# Includes a guest if it is built; the limit on size applies to the complete packed kit.
 vm=1
 [ -z "${VGPU_TEST_NO_GUEST:-}" ] || vm=0
 for part in qemu/bin/qemu-system-x86_64 guest/initrd.cpio kernel/vgpu_drv.ko; do
@@ -77,8 +77,8 @@ else
 fi
 
 libraries=
-# contact OUT OPTIONS...: contact.sh of the kit, in a folder of its own, so that nothing of the build tree is found by
-# chance. Its time limits are wide: this machine may have other things to do.
+# contact OUT OPTIONS...: runs the kit's contact.sh in a separate folder, so that it cannot find files of the build tree.
+# Its time limits are generous, as this machine may be under load.
 cp -a "$build/kit" "$work/kit-elsewhere"
 contact()
 {
@@ -88,7 +88,7 @@ contact()
     (cd "$work" && env -u LD_LIBRARY_PATH -u CUDA_HOME -u VGPU_BUILD ${libraries:+LD_LIBRARY_PATH="$libraries"} timeout 900 bash "$work/kit-elsewhere/contact.sh" \
         --patience 4 --out "$out" "$@" > "$work/contact" 2>&1)
 }
-# What is wrong in a summary: the lines that match, at most five, on one line.
+# Prints the matching faulty lines of a summary, at most five, joined.
 lines() { grep -E "$2" "$1/summary.txt" 2> /dev/null | head -n 5 | tr '\n' ';'; }
 
 where="in a bare root"
@@ -144,7 +144,7 @@ if grep -q '^4-killed  *0 .*did not notice' "$work/out4/summary.txt"; then
 else
     bad "contact: stage 4" "$(lines "$work/out4" '^4-')"
 fi
-# What comes back from a lent machine: at most 8 files of 16 MB; the summary stands last.
+# A lent machine returns at most 8 files of 16 MB; the summary comes last.
 if [ "$(find "$out" "$work/out4" -name logs.tar.gz -size -16384k | wc -l)" = 2 ] && [ "$(tail -n 1 "$work/contact")" = "$(tail -n 1 "$work/out4/summary.txt")" ]; then
     ok "contact: the packed logs are small, the summary is printed last"
 else
@@ -159,7 +159,7 @@ else
     bad "contact: a driver without a device" "$(tr '\n' ';' < "$work/none.d/summary.txt")"
 fi
 
-# The frameworks: none, and those that tests/apps/python has fetched; results that differ are named.
+# Frameworks: without any, and with those fetched by tests/apps/python; differing results are named.
 python3 -I -S "$here/frameworks.py" > "$work/none" 2>&1
 if [ "$(sort "$work/none" | tr '\n' ';')" = "$(printf 'not run: %s: not installed;' cupy jax numba torch triton)" ]; then
     ok "frameworks: none installed: a line each"
@@ -176,7 +176,7 @@ else
     bad "frameworks: two runs beside each other" "$(tr '\n' ';' < "$work/diff")"
 fi
 if place=$(bash "$here/../apps/python/environment.sh" path 2> /dev/null); then
-    # CuPy wants the toolkit's libraries; with its libnvJitLink Numba would make machine code.
+    # CuPy needs the toolkit's libraries; with the toolkit's libnvJitLink Numba would make machine code.
     libraries=$cuda/lib64 contact "$work/cupy" --gpu soft --python "$place/bin/python" frameworks
     contact "$work/numba" --gpu soft --python "$place/bin/python" frameworks
     if [ "$(grep -cE '^  cupy\.(elementwise: .* 5329\.17|matmul: .* 16\.0755|raw_kernel: .* 2048)$' "$work/cupy/summary.txt")" = 3 ] &&
@@ -188,7 +188,7 @@ if place=$(bash "$here/../apps/python/environment.sh" path 2> /dev/null); then
 else
     not_run "contact: stage 3: CuPy and Numba" "tests/apps/python has not fetched them"
 fi
-# framework ENVIRONMENT NAME LINES PATTERN: of the lines of its results so many match, and none of its parts failed.
+# framework ENVIRONMENT NAME LINES PATTERN: LINES of its result lines match PATTERN, and no part failed.
 framework()
 {
     local place
@@ -207,7 +207,7 @@ framework()
 framework torch triton 3 '(add: .* 2|dot: .* 32|torch_compile: .* 0\.000976562)'
 framework jax jax 5 '(jit: .* 0\.0156237|grad: .* 0\.999878|matmul\.bfloat16: .* 64|conv: .* 33\.0625|fft: .* 64)'
 
-# A driver that hangs takes no more than the stage's time: what is left out is said, and the summary is whole.
+# A hanging driver takes at most the stage's time: omitted steps are named, and the summary is complete.
 VGPU_KIT_STAGE=3 FAKE_CUINIT=hang contact "$work/late.d" --gpu nvidia --libcuda "$build/libcuda-fake.so" 1
 if [ $? = 0 ] && grep -q 'diagnosis: ' "$work/late.d/summary.txt" && grep -q '^not run: 1-enforce: the time of this stage is over' "$work/late.d/summary.txt"; then
     ok "contact: a driver that hangs: the stage ends in time"
@@ -215,7 +215,7 @@ else
     bad "contact: a driver that hangs" "$(tr '\n' ';' < "$work/late.d/summary.txt")"
 fi
 
-# NVIDIA's own library: it loads, natively and in the sandboxed worker, and finds no device.
+# NVIDIA's library loads, natively and in the sandboxed worker, and finds no device.
 driver=usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1
 if [ -e /proc/driver/nvidia/version ]; then
     not_run "contact: NVIDIA's library" "this machine has a driver of its own"
@@ -235,15 +235,15 @@ else
     fi
 fi
 
-# A provider that computes as the software GPU and behaves as NVIDIA's driver (as_nvidia.c).
+# A provider that computes like the software GPU and behaves like NVIDIA's driver (as_nvidia.c).
 asn=$build/as-nvidia/libcuda.so.1
 printf '#!/bin/sh\nexec "%s" --provider "%s" --jit-cache-dir "%s" $AS_NVIDIA "$@"\n' \
     "$top_build/host/backend/vgpu-backend" "$asn" "$work/jit" > "$work/as-nvidia"
 chmod +x "$work/as-nvidia"
-# as_nvidia SECONDS COMMAND...: through us on that provider, whose long calls take 20 ms.
+# as_nvidia SECONDS COMMAND...: runs COMMAND through vgpu on that provider, whose long calls take 20 ms.
 as_nvidia() { timeout "$1" env VGPU_TEST_BLOCK_MS=20 "$top_build/userspace/vgpu/vgpu" run --verbose --backend "$work/as-nvidia" --gpu nvidia "${@:2}"; }
-# The two columns that are answers, without those that differ on purpose: exported memory, which NVIDIA's driver cannot
-# share as we do, and IPC, for which the software GPU's workers would need sockets that NVIDIA's policy forbids.
+# The two columns of results, without intended differences: exported memory, which NVIDIA's driver cannot share as
+# vgpu does, and IPC, for which the software GPU's workers would need sockets that NVIDIA's policy forbids.
 answers() { awk '$2 ~ /^-?[0-9]+$/ && $3 ~ /^[0-9.]+$/ && $1 !~ /^(vmm_export|ipc_.*)$/ { print $1, $2 }' "$1"; }
 
 if AS_NVIDIA='' as_nvidia 60 "$build/firstcall" --only init > "$work/refused" 2>&1; grep -q 'uvm_disable_hmm' "$work/refused"; then
@@ -259,7 +259,7 @@ if [ "$(answers "$work/native" | wc -l)" = $((total - 3)) ] && diff <(answers "$
 else
     bad "as NVIDIA: firstcall" "$(grep '^[<>]' "$work/diff" | tr '\n' ';') $(tail -n 1 "$work/us")"
 fi
-# Fewer where this machine stalls the program; more would mean that our dispatcher was blocked instead.
+# Fewer if this machine stalls the program; more would mean that the call blocked the worker's dispatcher.
 blocked() { sed -nE 's/^fill_1_stream .*launch ([0-9]+) blocked.*/\1/p' "$1"; }
 if [ "$(blocked "$work/native")" -le 1024 ] 2> /dev/null && [ "$(blocked "$work/us")" -le 1000 ] 2> /dev/null; then
     ok "as NVIDIA: the program blocks before the driver does"
@@ -279,7 +279,7 @@ if [ "$(tail -n 1 "$log" 2> /dev/null)" = hit ] && grep -q '^launch *0 ' "$work/
 else
     bad "as NVIDIA: compiled code" "$(tr '\n' ' ' < "$log")"
 fi
-# Device graphs are the software GPU's alone (its own interface is hidden here); memory of another process, as above.
+# Only the software GPU has device graphs (its own interface is hidden here); memory of another process as above.
 cases=$(LD_LIBRARY_PATH=$top_build/userspace/libcuda "$top_build/tests/conformance/driver/conform" --list | grep -vE '^(gdevice|gmem_auto_free|ipc_|share_p|refused_(opened|imported)_memory)' | awk 'NR % 5 == 1 || /^(link_|library_|rest_function|copy_other_stream)/' | tr '\n' ' ')
 # shellcheck disable=SC2086
 as_nvidia 300 "$top_build/tests/conformance/driver/conform" $cases > "$work/conform" 2>&1

@@ -1,30 +1,30 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# contact.sh [OPTIONS] STAGE...: learns what a machine with a GPU has to say, in little time. Runs from the kit
+# contact.sh [OPTIONS] STAGE...: collects the behaviour of a machine with a GPU in little time. Runs from the kit
 # (make gpu-kit); compiles nothing; never stops at a failure.
 #
-#   1 facts     the machine, the driver, all first calls: natively, then through us with less and less left open;
-#               the first rung that answers differently is the diagnosis
-#   2 conform   the conformance suite and the demo programs, natively and through us
-#   3 figures   the bench, a language model on ggml and the Python frameworks that are installed, natively and through us
-#   frameworks  that part of 3 alone
-#   answers     every entry point with bad arguments, natively, held against the table of answers: what is guessed wrong
+#   1 facts     the machine, the driver, all first calls: natively, then through vgpu under increasing restrictions;
+#               the first rung with different results is the diagnosis
+#   2 conform   the conformance suite and the demo programs, natively and through vgpu
+#   3 figures   the bench, a language model on ggml and the installed Python frameworks, natively and through vgpu
+#   frameworks  the Python frameworks of 3 alone
+#   answers     every entry point with bad arguments, natively, compared with the table of answers: finds wrong guesses
 #   4 vm        a worker killed while another computes; first calls and demo programs in a guest, two guest
 #               processes and two guests at once
 #
-# --gpu nvidia|soft   default nvidia; soft tries the kit out without a GPU
-# --libcuda PATH      the driver library; default: looked for in LD_LIBRARY_PATH, the linker's cache, and where
-#                     container runtimes put it
+# --gpu nvidia|soft   default nvidia; soft tries the kit without a GPU
+# --libcuda PATH      the driver library; default: searched for in LD_LIBRARY_PATH, the linker's cache, and the
+#                     folders of container runtimes
 # --out DIR           default ./contact: summary.txt, a log a step, and logs.tar.gz (each log's last 2 MB)
-# --python PATH       the interpreter that has the frameworks (default: python3)
+# --python PATH       the interpreter with the frameworks (default: python3)
 # --patience N        multiplies all time limits, for slow machines (default 1)
 #
-# Each step has a time limit, each stage one of 530 s; each step adds one line to the summary, which is printed last.
-# Exit status: 0 when every step was tried, however it ended.
+# Each step has a time limit, each stage a limit of 530 s; each step adds a line to the summary, which is printed last.
+# Exit status: 0 if every step was tried, whatever the result.
 #
-# ggml: its CUDA library comes in the kit, with PTX for compute capability 9.0, and needs the machine's libcublas.so.13.
-# Where the kit was made without it, a machine with nvcc, CMake and git builds it: in a clone of llama/gitRelease.bundle
+# ggml: the kit contains its CUDA library, with PTX for compute capability 9.0, which needs the machine's libcublas.so.13.
+# For a kit without it, build it on a machine with nvcc, CMake and git, in a clone of llama/gitRelease.bundle
 # of npm's node-llama-cpp: cmake -B b -DGGML_CUDA=ON -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON
 # -DCMAKE_CUDA_ARCHITECTURES=90; cmake --build b -j --target ggml-cuda; b/bin/libggml-cuda.so into build/llama/bin.
 set -u
@@ -66,7 +66,7 @@ pack()
      tar -czf logs.tar.gz packed && rm -r packed) 2> /dev/null
 }
 
-# step NAME SECONDS COMMAND...: its output into NAME.log; one line for the summary. Returns its status.
+# step NAME SECONDS COMMAND...: output to NAME.log, a line to the summary. Returns COMMAND's status.
 step()
 {
     local name=$1 limit=$(($2 * patience)) rc start
@@ -86,7 +86,7 @@ step()
     return $rc
 }
 
-# find_libcuda: the physical GPU's driver library, or nothing.
+# find_libcuda: prints the path of the physical GPU's driver library, or nothing.
 find_libcuda()
 {
     local dir
@@ -103,12 +103,12 @@ find_libcuda()
 }
 
 libcuda=${libcuda:-$(find_libcuda)}
-# Ours last: what the machine has comes first. The worker finds the driver by the same path.
+# The machine's libraries come before the kit's. The worker finds the driver by the same path.
 LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$([ -z "$libcuda" ] || [ "$gpu" = soft ] || printf '%s:' "$(dirname "$libcuda")")$kit/lib
 ldconfig -p 2> /dev/null | grep -q 'libstdc++.so.6' || LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$kit/lib-c++
 export LD_LIBRARY_PATH
 
-# backend SANDBOX: a backend whose workers' sandbox is enforced, logging or off; prints its path.
+# backend SANDBOX: starts a backend whose workers' sandbox is enforced, logging or off; prints its path.
 backend()
 {
     printf '#!/bin/sh\nexec "%s" --sandbox=%s --log-level debug "$@"\n' "$build/host/backend/vgpu-backend" "$1" > "$out/backend-$1"
@@ -118,7 +118,7 @@ backend()
 
 results_of() { awk '$2 ~ /^-?[0-9]+$/ && $3 ~ /^[0-9.]+$/ { print $1, $2 }' "$1" 2> /dev/null; }
 
-# rung NAME: where its answers differ from those of the native run.
+# rung NAME: prints its differences from the native run.
 rung()
 {
     local different
@@ -181,7 +181,7 @@ stage_1()
         step 1-$sandbox 150 "$vgpu" run --verbose --backend "$(backend $sandbox)" --gpu "$gpu" "$firstcall"
         rung 1-$sandbox || first=${first:-$sandbox}
     done
-    # Is compiled code kept, and at which of the paths that a worker can be given?
+    # Tests whether compiled code is cached, and at which of the paths that a worker can be given.
     sed 's/"\$@"$/--jit-cache-path shm "$@"/' "$(backend enforce)" > "$out/backend-shm"
     chmod +x "$out/backend-shm"
     step 1-cache-shm 150 "$vgpu" run --backend "$out/backend-shm" --gpu "$gpu" "$firstcall"
@@ -202,7 +202,7 @@ stage_2()
     done
 }
 
-# The folder of NVIDIA's libcublas.so.13 on this machine, also where Python packages put it; or nothing.
+# Prints the folder of NVIDIA's libcublas.so.13 on this machine, Python packages included; or nothing.
 find_cublas()
 {
     local dir
@@ -214,7 +214,7 @@ print(*(f[:-16] for p in sys.path for f in glob.glob(p + "/nvidia/*/lib/libcubla
     done
 }
 
-# A language model: tokens/s natively and through us; the second run takes the tokens of the first and compares logits.
+# A language model: tokens/s natively and through vgpu; the second run follows the first's tokens and compares logits.
 ggml()
 {
     local llama=$build/llama/bin model=$out/model.gguf cublas kind=large tokens=128 device=cuda eval
@@ -241,8 +241,8 @@ ggml()
     rm -f "$model" "$out/model.tokens"
 }
 
-# What the driver answers to bad arguments, against the table that says which of its answers are guesses. Invented
-# handles may end a process in the driver: each entry point has its own, and the list tells of it.
+# The driver's answers to bad arguments, compared with the table, which marks guesses. Invented handles may crash
+# a process in the driver, so each entry point runs in its own, and the list records crashes.
 stage_answers()
 {
     local native=$out/native list=$out/answers-walk.log files=$out/answers-files
@@ -254,7 +254,7 @@ stage_answers()
     tell "  $(tail -n 1 "$out/answers-check.log"); $(grep -c 'the table (manual)' "$out/answers-check.log") against the manual"
 }
 
-# The Python frameworks that are installed, each natively and through us.
+# The installed Python frameworks, each natively and through vgpu.
 stage_frameworks()
 {
     local name small=
@@ -288,19 +288,19 @@ stage_3()
     stage_frameworks
 }
 
-# children_of PID NAME: the processes that PID has started whose names begin so.
+# children_of PID NAME: prints PID's children whose names begin with NAME.
 children_of()
 {
     cat /proc/[0-9]*/status 2> /dev/null |
         awk -v parent="$1" -v name="$2" '$1 == "Name:" { is = $2 } $1 == "Pid:" { pid = $2 } $1 == "PPid:" && $2 == parent && index(is, name) == 1 { print pid }'
 }
 
-# running FILE: the program that writes it has answered some steps, and not all.
+# running FILE: true if the program that writes FILE has finished some steps, but not all.
 running() { [ "$(results_of "$1" | wc -l)" -ge 3 ] && ! grep -qs '^firstcall: .* steps' "$1"; }
 
-# killed_once DIR BACKEND: two programs; the worker of one is killed while both are at work: they are stopped meanwhile,
-# so that neither ends. BACKEND: the one of both; none: each in a guest of its own. Status 2: one was too quick, or the
-# victim did not need that worker any more.
+# killed_once DIR BACKEND: kills the worker of one of two running programs, both stopped meanwhile so that neither exits.
+# BACKEND: shared by both; none: each runs in its own guest. Status 2: a program was too quick, or the victim no longer
+# needed that worker.
 killed_once()
 {
     local dir=$1 backend=$2 survivor victim worker='' i ours=$build/userspace/libcuda/libcuda.so.1
@@ -326,7 +326,7 @@ killed_once()
     done
     kill -STOP -- -$survivor -$victim 2> /dev/null
     if running "$dir/survivor.out" && running "$dir/victim.out"; then
-        # In a guest the worker's name is the program's there, and the guest has no other.
+        # A guest's worker is named after its program, the only program of that guest.
         worker=$(children_of "${backend:-$(children_of $victim vgpu-backend)}" "vgpu-worker:${backend:+vic}")
         # shellcheck disable=SC2086
         [ -z "$worker" ] || kill -9 $worker
@@ -337,11 +337,11 @@ killed_once()
     trap - TERM
     [ -n "$worker" ] || return 2
     grep -q ', 1 refused, 0 died' "$dir/survivor.out" || return 1
-    # The worker may have been that of a step's process that had its answer: steps have processes of their own.
+    # Steps have their own processes: the killed worker may belong to a step that had already finished.
     [ "$(tail -n 1 "$dir/victim.out")" != "$(tail -n 1 "$dir/survivor.out")" ] || return 2
 }
 
-# killed [guests]: until they have been met at work.
+# killed [guests]: repeats killed_once until both programs were running.
 killed()
 {
     local dir backend='' rc=2 i
@@ -374,7 +374,7 @@ killed()
     return $rc
 }
 
-# both COMMAND...: two at once; each must say PASS.
+# both COMMAND...: runs two at once; each must print PASS.
 both()
 {
     local dir rc=1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A driver library whose cuInit does what FAKE_CUINIT says: a number to answer, "die", or "hang". For check.sh. */
+/* A driver library whose cuInit follows FAKE_CUINIT: a number to return, "die", or "hang". For check.sh. */
 #include <cuda.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * firstcall [--libcuda PATH] [--list] [--only STEP] [--limit SECONDS]: what a CUDA driver answers, step by step.
+ * firstcall [--libcuda PATH] [--list] [--only STEP] [--limit SECONDS]: a CUDA driver's answers, step by step.
  *
- * Loads the driver library and prints one line a step: its name, the CUresult, its microseconds, and a remark. A
- * step that fails, dies or hangs does not stop the others: steps run in a child process, which is started again
- * behind a step that ended it. The last line counts. Exit status: 0 when every step was tried.
+ * Loads the driver library and prints a line per step: its name, the CUresult, its duration in us, and a
+ * remark. A step that fails, crashes or hangs does not stop later steps: steps run in a child process, which
+ * is restarted after a step that ended it. The last line has the counts. Exit status: 0 if every step was
+ * tried.
  */
 #include "firstcall.h"
 
@@ -51,7 +52,7 @@ void fc_note(struct fc *fc, const char *format, ...)
     va_end(ap);
 }
 
-/* Stands for a function that the library lacks. */
+/* Replaces a function that the library lacks. */
 static CUresult absent(void)
 {
     return CUDA_ERROR_NOT_FOUND;
@@ -119,7 +120,8 @@ CUresult fc_launch(struct fc *fc, CUfunction f, unsigned threads, CUstream s, vo
     return fc->cu.cuLaunchKernel(f, 1, 1, 1, threads, 1, 1, 0, s, params, NULL);
 }
 
-/* The child: steps from index on, or just that one. Each prints a line when it begins and one when it ends. */
+/* The child: steps from index on, or only that step. Each prints a line at its start and a line at its
+   end. */
 static int run_steps(struct fc *fc, size_t index, bool alone)
 {
     const struct fc_step *step;
@@ -165,7 +167,7 @@ static void print_step(const char *name, int result, double us, const char *note
         sums.died++;
 }
 
-/* Reads what the child says until it ends or hangs; returns the index behind the last step that it tried. */
+/* Reads the child's output until it exits or hangs; returns the index behind the last step tried. */
 static size_t follow(int from, pid_t child, size_t index)
 {
     FILE *lines = fdopen(from, "r");

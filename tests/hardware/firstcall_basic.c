@@ -22,7 +22,7 @@ static CUresult version(struct fc *fc)
     return CUDA_SUCCESS;
 }
 
-/* All attributes, those that differ between devices said. */
+/* All attributes; prints those that differ between devices. */
 static CUresult attributes(struct fc *fc)
 {
     char name[128] = "";
@@ -85,7 +85,7 @@ static CUresult ptx_again(struct fc *fc)
     return fc->cu.cuModuleUnload(module);
 }
 
-/* What is known of a kernel before there is a context, while none is current, and then. */
+/* Queries of a kernel before a context exists, while none is current, and with a current context. */
 static CUresult kernel_lookup(struct fc *fc)
 {
     CUlibrary library;

@@ -78,7 +78,7 @@ static CUresult stream_values(struct fc *fc)
     FC_TRY(fc_context(fc));
     FC_TRY(fc->cu.cuMemAlloc(&p, 4));
     FC_TRY(fc->cu.cuMemsetD8(p, 0, 4));
-    /* The fill is of the legacy stream, which the other one does not wait for. */
+    /* The fill is in the legacy stream, for which the second stream does not wait. */
     FC_TRY(fc->cu.cuCtxSynchronize());
     FC_TRY(fc->cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     FC_TRY(fc->cu.cuStreamWriteValue32(s, p, 5, 0));

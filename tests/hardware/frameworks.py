@@ -228,12 +228,12 @@ def try_triton():
     import triton.language as tl
     if not torch.cuda.is_available():
         return "torch finds no GPU, or is built without CUDA"
-    # Triton finds the names that a kernel uses among the module's.
+    # Triton resolves a kernel's names among the module's globals.
     globals()["tl"] = tl
     print(f"# triton {triton.__version__}")
     n = 1 << size(20, 12)
     kernel, dot = triton.jit(triton_add), triton.jit(triton_dot)
-    # Made on the processor: PyTorch's wheels have no PTX, so a software GPU runs none of its own kernels.
+    # Created on the processor: PyTorch's wheels contain no PTX, so the software GPU cannot run PyTorch's own kernels.
     x = torch.ones(n).to("cuda")
     out = torch.empty_like(x)
 

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# gpu.sh BUILD: `make gpu`, on a machine with an NVIDIA GPU, when all is built: stages 1 to 3 of the kit's contact.sh,
-# and recordings made on the software GPU replayed on the NVIDIA GPU and the reverse. What they say goes into
-# docs/results/nvidia/DATE-GPU. gpu.sh --driver: is there a driver? Exit status 1, and the reason, where there is none.
+# gpu.sh BUILD: run by `make gpu` after the build, on a machine with an NVIDIA GPU: stages 1 to 3 of the kit's contact.sh,
+# then recordings made on the software GPU replayed on the NVIDIA GPU, and vice versa. Results go to
+# docs/results/nvidia/DATE-GPU. gpu.sh --driver: exit status 0 with a driver; 1 and the reason without.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 

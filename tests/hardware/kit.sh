@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# kit.sh BUILD TOP_BUILD CUDA_HOME: puts all that contact.sh needs on a machine with a GPU into BUILD/kit, and that
-# into BUILD/kit.tar.gz. The folders are those of the build tree, so that the parts find each other. Libraries
-# that the machine may lack are brought along in lib/; the C library is not: 2.35 is enough, which is checked here.
+# kit.sh BUILD TOP_BUILD CUDA_HOME: collects everything that contact.sh needs on a machine with a GPU in BUILD/kit, and
+# packs it as BUILD/kit.tar.gz. The folders match the build tree, so that the parts find each other. lib/ holds
+# libraries that the machine may lack, except for the C library: 2.35 suffices, which is checked here.
 #
-# VGPU_KIT_VM=1: also QEMU with its firmware and the guest. At most 50 MB in all; exit status 1 when it is more.
+# VGPU_KIT_VM=1: includes QEMU with its firmware and the guest. At most 50 MB in all; exit status 1 beyond that.
 set -eu
 build=$1 top_build=$2 cuda=$3
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -15,7 +15,7 @@ GGML_PTX=90 # compute capability 9.0 and newer
 
 rm -rf "$kit"
 mkdir -p "$kit/lib" "$kit/bin"
-# take FILE...: files of the build tree, at their places.
+# take FILE...: copies files of the build tree to the same paths in the kit.
 take()
 {
     local file
@@ -40,7 +40,7 @@ for part in tests/conformance/driver tests/perf demo/programs; do
 done
 cp "$top"/tests/hardware/{contact.sh,frameworks.py} "$top"/tests/conformance/entrypoints/answers.{py,tsv} "$kit/"
 cp "$(command -v strace)" "$kit/bin/" 2> /dev/null || echo "kit: there is no strace on this machine: the kit has none"
-# A language model's library with the PTX for one GPU alone: with all its code it is three times the kit's size.
+# The language model's library with PTX for a single GPU: with all its code it is three times the kit's size.
 llama=$(echo "$top_build"/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda)
 vocab=$top_build/llama/src/models/ggml-vocab-llama-spm.gguf
 if [ -e "$llama/libggml-cuda.so" ] && [ -e "$vocab" ] && [ -x "$top_build/tests/apps/llm/llm_eval" ]; then
@@ -55,25 +55,25 @@ else
 fi
 if [ "${VGPU_KIT_VM:-0}" = 1 ]; then
     mkdir -p "$kit/build/guest"
-    # Of the kernel's two forms the smaller: an emulated processor unpacks it in some seconds.
+    # The smaller of the kernel's two images, which an emulated processor unpacks in some seconds.
     cp -aL "$top_build/guest/vmlinuz" "$top_build/guest/initrd.cpio" "$top_build/guest/release" "$kit/build/guest/"
     take qemu/bin/qemu-system-x86_64 kernel/vgpu_drv.ko
     cp -a "$top_build/qemu/share" "$kit/build/qemu/share"
 fi
 
-# The debugging information stays here.
+# Debugging information is left out.
 find "$kit/build" "$kit/bin" -type f | while read -r file; do
     if readelf -h "$file" > /dev/null 2>&1; then
         case $file in *.ko) strip -g "$file" ;; *) strip "$file" 2> /dev/null || true ;; esac
     fi
 done
-# What the programs need beside the C library, with libcudart.
+# Libraries that the programs need besides the C library, and libcudart.
 cp -aL "$cuda"/lib64/libcudart.so.13 "$kit/lib/"
 find "$kit/build" "$kit/bin" -type f -perm -u+x -exec env LD_LIBRARY_PATH="$kit/lib" ldd {} + 2> /dev/null |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libcuda|libcudart|libcublas|libcublasLt|libggml[^/]*|libllama[^/]*)\.so|^'"$kit" | xargs -r cp -aLt "$kit/lib/"
 
-# A machine has a C++ library of its own, as a rule; this one is newer than what is promised.
+# Most machines have a C++ library; this machine's is newer than the promised minimum.
 mkdir -p "$kit/lib-c++"
 mv "$kit"/lib/libstdc++.so.6 "$kit"/lib/libgcc_s.so.1 "$kit/lib-c++/" 2> /dev/null || true
 newest=$(find "$kit/bin" "$kit/build" "$kit/lib" -type f -exec objdump -T {} + 2> /dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)

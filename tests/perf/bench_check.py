@@ -17,11 +17,11 @@ import subprocess
 import sys
 
 ROUNDS = 100
-# How often the worker sleeps, and a doorbell is rung, is the scheduler's too: what holds in one of so many runs holds.
+# Sleeps of the worker and doorbells also depend on the scheduler: a limit holds if it holds in one of this many runs.
 TRIES = 3
 
 
-# What a limit's control may set; nothing of it may come from outside.
+# Variables that a limit's control may set; none may be inherited from the environment.
 SWITCHES = ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "VGPU_POST_CAPTURED", "VGPU_POST_NODES", "VGPU_PARK_FREES",
             "CUDA_LAUNCH_BLOCKING", "VGPU_STAGING_PIECE", "VGPU_STREAM_COPIES", "VGPU_TEST_POLL", "COUNTERS_AS")
 

@@ -26,16 +26,16 @@ import threading
 import bench_check
 
 ROUNDS = 100
-# Rounds of these may go to the kernel: memory is mapped (limits.txt says how seldom) and the start is no round.
+# Parts whose rounds may enter the kernel: memory is mapped (limits.txt bounds how often), and the start is no round.
 NOT_STEADY = ("start", "pinned-alloc")
 BRIEF = ("round-trip", "issue", "pinned-to-host")
-# A round of it lets either side sleep once, if it does not poll.
+# Part in whose rounds each side sleeps once unless it polls.
 SLOW = "slow-wait"
-# A sleep may end early, by a wake-up that was under way: at most so many a wait, on average.
+# Average number of sleeps per wait: a wake-up in flight may end a sleep early.
 SLEEPS = 2
-# A machine that stands still for longer than a forced poll has a side sleep: what costs nothing in one of so many boots does not cost it.
+# Number of boots of which one must show no cost: a machine stalled for longer than a forced poll makes a side sleep.
 BOOTS = 3
-# The start's requests, whose number of exits depends on whether the broker looks at the queue already, are in a difference, too.
+# Differences include the start's requests, whose number of exits depends on whether the broker already polls the queue.
 CONTROL_NOISE = 0.2
 EXITS = "doorbell_exits", "other_exits", "ioctls", "interrupts"
 NONE = {"doorbell_exits": 0, "control_exits": 0, "other_exits": 0}
@@ -213,7 +213,7 @@ def sleeping(args, folder, parts):
         report(bool(cost) and abs(cost["doorbell_exits"] - cost["doorbells"]) < 0.005,
                "%s: %s doorbells seen by QEMU a round, as many as rung: %s" % (part, cost.get("doorbell_exits"), cost.get("doorbells")))
         at_most(costs, part, None, "other_exits", 0)
-        # How often a side sleeps depends on time, and differs from run to run: of a whole run.
+        # Sleeps depend on timing and differ between runs, so they are counted over a whole run.
         whole = cost.get("whole", {"doorbells": 1, "records": 0})
         report(whole["doorbells"] <= whole["records"],
                "%s: %d doorbells in a run of %d records" % (part, whole["doorbells"], whole["records"]))

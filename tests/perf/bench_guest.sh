@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# bench_guest.sh COUNTERS: in the guest of bench_guest.py. Each line of standard input is a run: its number, part, rounds
-# and settings of its environment. For each it prints `run NUMBER` with what the guest's kernel counted meanwhile, after the
-# line of VGPU_STATS. Each run lies between two marks in QEMU's trace: the device's status, read three times.
+# bench_guest.sh COUNTERS: runs in the guest of bench_guest.py. Each line of standard input is a run: number, part, rounds
+# and environment settings. Prints for each the line of VGPU_STATS, then `run NUMBER` with the guest kernel's counts of that
+# run. Two marks in QEMU's trace enclose each run: three reads of the device's status.
 counters=$1
 trace=/sys/kernel/tracing
 device=$(echo /sys/bus/virtio/drivers/vgpu_drv/virtio*)
@@ -15,7 +15,7 @@ echo 'p:vgpu_bench/ioctl vgpu_ioctl' >>$trace/kprobe_events && echo 1 >$trace/ev
 ioctls() {
     awk '$1 == "ioctl" { n = $2 } END { print n + 0 }' $trace/kprobe_profile
 }
-# Of all queues, over all processors.
+# Sum over all queues and processors.
 irqs() {
     awk -v name="$interrupts" 'index($NF, name) == 1 { for (i = 2; i < NF; i++) if ($i ~ /^[0-9]+$/) n += $i } END { print n + 0 }' /proc/interrupts
 }

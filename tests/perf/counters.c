@@ -58,8 +58,8 @@ static CUresult inputs_and_result(void)
     return r ? r : counters.a.cuMemcpyDtoH(pageable, counters.p, 64);
 }
 
-/* The same with waits, in the thread's stream, after a fill without a stream, which nothing waits for: ggml's buffers of
- * quantised weights have one. */
+/* The same with waits, in the thread's stream, after a fill without a stream that no call waits for, as
+   for ggml's buffers * of quantised weights. */
 static CUresult inputs_after_fill(void)
 {
     const CUstream own = CU_STREAM_PER_THREAD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of `counters` share (counters.c). */
+/* Shared declarations of the parts of `counters` (counters.c). */
 #ifndef COUNTERS_H
 #define COUNTERS_H
 

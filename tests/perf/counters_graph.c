@@ -335,7 +335,7 @@ CUresult counters_graph_array(void)
     return in_chains(add_array);
 }
 
-/* A handle takes a round trip, its node none; destruction one. */
+/* A handle takes a round trip, its node none; destruction takes one. */
 CUresult counters_graph_condition(void)
 {
     CUgraphNode node[CHAIN];

@@ -76,7 +76,7 @@ def main():
             not build(args, "host/backend", ["vgpu-backend", "vgpu-worker"]):
         print("hardening: 0 passed, 1 failed, 0 skipped")
         return 1
-    # vgpu looks for the backend beside itself.
+    # vgpu looks for the backend beside its own executable.
     shutil.copytree(os.path.join(args.build, "userspace"), os.path.join(args.out, "userspace"), dirs_exist_ok=True)
     bench = os.path.join(args.build, "tests/perf")
 

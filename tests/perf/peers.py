@@ -40,7 +40,7 @@ HOW = {
 }
 CLONE_NEWNET = 0x40000000
 START_SECONDS = 20
-# Fixed path at which smolvm's library makes the files of pinned memory; without it there is none outside a VM.
+# Fixed path where smolvm's library creates files of pinned memory; outside a VM pinned memory needs it.
 SMOLVM_RING = "/opt/smolvm-ring"
 
 
@@ -203,7 +203,7 @@ def measure(args, found, groups):
         order = found[i % len(found):] + found[:i % len(found)]
         for group, rows in groups.items():
             for member in order:
-                # A server of its own for each run: what a run leaves behind is not the next one's.
+                # Each run has its own server, so that leftovers of a run do not affect the next.
                 try:
                     with member.served() as client:
                         got = run_group(args, member, group, rows, client)

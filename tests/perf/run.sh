@@ -42,7 +42,7 @@ done
 passed=0
 failed=0
 skipped=0
-# part NAME COMMAND...: runs it and adds what its last line "NAME: N passed, M failed[, K skipped]" says.
+# part NAME COMMAND...: runs COMMAND and adds the counts of its last line "NAME: N passed, M failed[, K skipped]".
 part() {
     name=$1
     shift
@@ -69,8 +69,8 @@ elif /usr/bin/python3 -B "$(dirname "$0")/plot.py" "$build/bench.log" "${json%.j
 fi
 part crowd-bench timeout 300 "$vgpu" run --gpu "$gpu" "$build/crowd-bench" $quick --json "${json%.json}-crowd.json"
 if [ "$gpu" = soft ]; then
-    # What the software GPU costs: an instruction, and ggml's operations where its libraries are there
-    # (GGML_DIR, or build/npm, which scripts/npm.sh fills).
+    # Cost of the software GPU: per instruction and, where ggml's libraries exist (GGML_DIR, or build/npm, filled by
+    # scripts/npm.sh), per ggml operation.
     part insn-bench timeout 300 "$build/insn-bench" $quick --json "${json%.json}-insn.json" --provider "$provider"
     part soft-bench timeout 300 "$build/soft-bench" $quick --json "${json%.json}-soft.json" --provider "$provider"
     if [ -n "$quick" ] && [ -x /usr/bin/python3 ]; then
@@ -100,7 +100,7 @@ if [ "$gpu" = soft ]; then
     # Shares between clients and between VMs: ratios of work done in the same time.
     if [ -x /usr/bin/python3 ]; then
         part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"
-        # Who tries to have more than its share: what the others keep, enforced, not a figure.
+        # A client that tries to exceed its share: the remaining clients' share is a limit here, not a figure.
         [ -z "$quick" ] || part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" --check --build "$top_build" --bench "$build"
     else
         echo "not run: tenancy-bench: there is no /usr/bin/python3"

@@ -123,8 +123,8 @@ static void launches(struct api *a, unsigned rounds)
     free(blocks.v);
 }
 
-/* A text of 11 MiB: loads it, which decodes every kernel to find errors; looks up and runs one kernel,
-   which alone is compiled. */
+/* A text of 11 MiB: loads it, which decodes every kernel to find errors; looks up and runs a single
+   kernel, the only one compiled. */
 static void large_module(struct api *a)
 {
     char *text = malloc(MODULE_BYTES + 65536);

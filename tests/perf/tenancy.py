@@ -154,17 +154,17 @@ class Bench:
             vms[1][0].ask("set client-weight %d client %d" % (weight, pid))
         together(vms[1][1], "greedy", 500)
         kept = []
-        # By turns: the speed of a machine that is shared changes from second to second.
+        # Alternates the variants, as the speed of a shared machine changes from second to second.
         for _ in range(rounds):
             rate = []
             for broker, clients in vms:
                 before, idle = sum(broker.used()), idle_time()
                 work = together(clients, "greedy", self.ms / rounds)
                 idle = (idle_time() - idle) / (self.ms / rounds / 1000) / len(os.sched_getaffinity(0))
-                # Work for processor time, and processors that nobody used.
+                # Work per processor time, and idle processors.
                 rate.append(sum(work) / max(0.01, sum(broker.used()) - before) * (1 - idle))
             kept.append(rate[1] / rate[0])
-        # At one go: who begins again has a window before it is known what it wants.
+        # Without a break: a client that restarts has a window before its demand is known.
         done = together(vms[1][1], "greedy", self.ms)
         for broker, clients in vms:
             for c in clients:
@@ -206,7 +206,7 @@ class Bench:
         used, idle = (broker.used()[0] - before) / passed, (idle_time() - idle) / passed
         client.stop()
         broker.stop()
-        # What others took of the processors the cap cannot give back: then it is for them that it has less.
+        # The cap cannot return processor time taken by unrelated programs, which then explains a smaller share.
         taken = idle < 0.05
         self.row("one client, cap 25 %: share of the processors", used, "<= 0.26" if taken else "0.23 to 0.26",
                  used <= 0.26 and (taken or used >= 0.23))

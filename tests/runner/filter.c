@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* What a test starts is not filtered. */
+/* Processes started by a test are not filtered. */
 __attribute__((constructor)) static void leave_children_alone(void)
 {
     unsetenv("LD_PRELOAD");

@@ -20,7 +20,7 @@ PARTS = ["scripts", "protocol", "lib", "host/softgpu", "host/backend", "userspac
          "userspace/libnvidia-ml", "userspace/vgpu", "kernel/vgpu_drv", "qemu-device", "demo"]
 # Unit tests in cmocka programs: selected by a preloaded library (filter.c).
 UNITS = ["lib", "host/softgpu", "host/backend", "userspace/libcuda"]
-# The names that suites print, where they are not the end of the path.
+# Names printed by suites, where they differ from the end of the path.
 NAMES = {"conform": "tests/conformance/driver", "api": "tests/conformance/entrypoints",
          "libs": "tests/conformance/libraries", "ptxgen": "tests/ptx/random", "bench": "tests/perf",
          "backend": "host/backend", "softgpu": "host/softgpu"}

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Runs `make check` of each folder and sums the results.
+# Runs `make check` in each folder and sums the results.
 #
 #   run-checks.sh [--jobs N] [--beside "FOLDER..."] FOLDER... [--together FOLDER...]
 #
 # A folder's check prints "<name>: N passed, M failed, K skipped" for each of its test runners and
-# "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or that
-# prints no such line, counts as one failure. Each log is build/log/check-<folder>.log; the last
-# line printed is the sum. Exit status 1 when a test failed. --jobs: so many checks run at once (default 1).
-# --beside: these run one after the other beside the rest: most checks keep one processor busy only.
-# --together: those named after it run three at a time when all others are over: some wait while others compute.
-# After each: its wall time, and the processor time of all its processes, seconds.
+# "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or without
+# such a line, counts as a failure. Logs: build/log/check-<folder>.log; the last line printed is the sum.
+# Exit status 1 if a test failed. --jobs: number of concurrent checks (default 1).
+# --beside: these folders run in sequence beside the rest, as most checks keep only one processor busy.
+# --together: the folders after it run last, three at a time, since they alternate between waiting and computing.
+# Prints after each its wall time and the processor time of all its processes, s.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,13 +22,13 @@ rm -f "$BUILD"/log/check-*.log
 results=$BUILD/log/results.txt
 : > "$results"
 
-# seconds_of FILE: the processor time of the children, user and system, as `times` printed it: 1m2.345s 0m1.234s.
+# seconds_of FILE: sums the children's user and system time in FILE, the output of `times`: 1m2.345s 0m1.234s.
 seconds_of()
 {
     awk 'NR == 2 { gsub("[ms]", " "); printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4 }' "$1"
 }
 
-# one FOLDER: runs its check and prints its lines at once.
+# one FOLDER: runs its check, then prints all its lines together.
 one()
 {
     local folder=$1 name=check-${1//\//-} started rc
@@ -67,7 +67,7 @@ for folder; do
         jobs=3
         continue
     fi
-    # Processes in the background do not see Ctrl-C: they are ended with the whole group.
+    # Background processes do not receive Ctrl-C, so the whole group is killed.
     [ "$jobs" = 1 ] || trap 'trap - TERM; kill 0' INT TERM
     if [ "$jobs" = 1 ]; then
         one "$folder"

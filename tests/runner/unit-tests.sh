@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Runs unit tests (cmocka programs) and sums them up as "NAME: N passed, M failed, K skipped".
 #   unit-tests.sh NAME LOG TEST...
-# VGPU_TEST_PRELOAD: a library that selects tests (filter.c). Without it a program that runs no test fails.
+# VGPU_TEST_PRELOAD: a library that selects tests (filter.c). Unless it is set, a program without tests fails.
 label=$1
 log=$2
 shift 2

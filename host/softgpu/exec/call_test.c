@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that are called, not expanded: recursion of every kind, and what ends it. */
+/* Functions that are called instead of expanded: recursion of every kind, and its limits. */
 #include "exec/exec_test.h"
 
 #include <stdio.h>

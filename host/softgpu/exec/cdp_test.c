@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that launch kernels: parameters, order, depth, copies, what is refused and which error
+/* Kernels that launch kernels: parameters, order, depth, copies, refusals and the call whose error
    reports it. */
 #include "exec/exec_test.h"
 
@@ -52,7 +52,7 @@
     "call.uni (q), __cudaCDP2LaunchDeviceV2, (p0, p1); ld.param.b32 %r9, [q]; }\n"
 #define ERROR(which) "{ .param .b32 q; call.uni (q), __cudaCDP2" which ", (); ld.param.b32 %r8, [q]; }\n"
 
-/* The same as the guide has it for PTX, without the prefix of compilers. */
+/* The same with the guide's names for PTX, which lack the compilers' prefix. */
 #define PLAIN \
     ".version 8.0\n.target sm_80\n.address_size 64\n" \
     ".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 f," \
@@ -129,7 +129,7 @@ static void order(void)
     run("each thread of a warp",
         PARENT("mov.u32 %r4, %tid.x;\n" BUFFER("append", "1", "2", "0") ARGS("%r4") LAUNCH("0")),
         (const uint32_t[]){6, 0, 0, 1, 1, 2, 2}, 7, 3);
-    /* A kernel that launches itself with one less until nothing is left. */
+    /* A kernel that launches itself with a counter, down to 0. */
     run("depth",
         HEAD APPEND
         ".visible .entry down(.param .u64 t, .param .u32 v)\n{\n" REGS
@@ -270,7 +270,7 @@ static void wrong(void)
                    REFUSED("%rd1", "1", "1", 98) "mov.u64 %rd9, 1234;\n" LAUNCH("0") NOTE("%r9")
                        APPENDED("6", "0") LAUNCH("0") NOTE("%r9")),
         (const uint32_t[]){9, 1, 9, 1, 9, 1, 98, 1, 1, 6}, 10, 1);
-    /* More launches than may be pending: the rest fail, and those that were accepted run. */
+    /* More launches than may be pending: the excess fails, and the accepted launches run. */
     run("too many",
         PARENT("mov.u32 %r5, 0;\nL:\n" APPENDED(
             "1",
@@ -298,7 +298,7 @@ static void wrong(void)
     tm_free_all();
 }
 
-/* The calls of all threads fail; the last error is remembered of so many only. */
+/* The calls of all threads fail; the last error is kept for a limited number of threads. */
 static void many_errors(void)
 {
     uint32_t *out = tm_alloc(4096);

@@ -149,7 +149,7 @@ struct sg_code {
     uint32_t slots32;                /* start of the 32-bit registers */
     void *jit;
     struct sg_window *windows; /* windows read by native code (jit/memory/windows.h) */
-    struct sg_affine *affine;  /* what it learns of addresses (jit/memory/affine.h) */
+    struct sg_affine *affine;  /* its knowledge of addresses (jit/memory/affine.h) */
     uint32_t native_bytes;     /* bytes of each warp before its registers, a multiple of 128 */
     size_t jit_bytes;
     sg_fn *handlers;      /* handlers of the instructions that native code replaced */

@@ -215,7 +215,7 @@ struct sg_cta;
 #define SG_NATIVE_SUMS 20    /* sums of native code (jit/memory/sg_jit_sums.c) at a time */
 #define SG_NATIVE_SITES 255  /* loads from them, in all of a kernel */
 #define SG_NATIVE_AFFINE 16  /* blocks with affine values (jit/memory/affine.h) */
-#define SG_NATIVE_BYTES 8192 /* what a warp has for their distances */
+#define SG_NATIVE_BYTES 8192 /* a warp's storage for their distances */
 
 struct sg_warp {
     uint8_t *base[2]; /* registers, constant pool */
@@ -235,7 +235,7 @@ struct sg_warp {
     uint8_t bar_kind;
     /* native code: lanes that resume after a branch over a few instructions */
     uint32_t native_mask;
-    /* native code: what is known of the addresses of a group of loads (jit/state.h) */
+    /* native code: knowledge of the addresses of a group of loads (jit/state.h) */
     uint8_t native_ok[SG_NATIVE_GROUPS];
     /* native code: uniform parts of sums; how the lanes of loads from them lie (jit/memory/sums.h) */
     uint64_t sums[SG_NATIVE_SUMS];

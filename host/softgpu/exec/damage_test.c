@@ -26,7 +26,7 @@ uint32_t td_random(uint32_t n)
     return (uint32_t)(rng >> 32) % n;
 }
 
-/* Another operand: one of another instruction, a neighbour, the edge of a part, anything. */
+/* Another operand: that of another instruction, a neighbour, the edge of a part, or a random number. */
 static uint32_t other_operand(const struct sg_code *c, uint32_t op)
 {
     const struct sg_insn *x = &c->insns[td_random(c->ninsns)];
@@ -69,7 +69,7 @@ static int64_t other_number(const struct sg_code *c, int64_t n)
 static void damage_insn(const struct sg_code *c, struct sg_insn *in)
 {
     switch (td_random(9)) {
-    case 0: /* now and then one that is in the kernel */
+    case 0: /* sometimes an operation of the kernel */
         in->fn = td_random(2) ? ops[td_random(nops)]->fn : c->insns[td_random(c->ninsns)].fn;
         break;
     case 1:
@@ -177,7 +177,7 @@ const struct sg_texture *td_texture(void *unused, uint64_t handle, bool surface)
 
 /* ---- rows ---- */
 
-/* Operations with a field that may be missing, whose handlers do not look at it. */
+/* Operations with an optional field that their handlers ignore. */
 static bool not_looked_at(const char *name)
 {
     static const char *const names[] = {"ext", "cvt.pack.u16.s32", "cvt.pack.s16.s32", "cdp.stream"};

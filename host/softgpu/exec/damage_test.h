@@ -13,7 +13,7 @@ void td_damage(struct sg_code *c);
 /* Prints and counts fields in operation rows that depend on a rule that does not check them. */
 unsigned td_odd_rows(void);
 
-/* The first unit that flat[] says this of; the last unit if there is none. */
+/* The first unit with this value in flat[]; the last unit if there is none. */
 uint32_t td_flat_unit(const struct sg_code *c, uint8_t kind);
 /* The part of the first sum of 64 bits that is computed ahead for each lane; 0: there is none. */
 uint32_t td_ahead_slot(const struct sg_code *c);

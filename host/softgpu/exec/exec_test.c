@@ -164,7 +164,7 @@ int tk_run(struct tk *t, uint32_t grid, uint32_t block, const void *params, stru
     return tk_run3(t, (uint32_t[3]){grid, 1, 1}, (uint32_t[3]){block, 1, 1}, 0, params, f);
 }
 
-/* A name as one word: the sum of all test programs is taken from lines like cmocka's. */
+/* A name as one word: all test programs' results are summed from lines in cmocka's format. */
 static const char *word(const char *name)
 {
     static char buf[256];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a launch ends that went wrong: each error has its CUresult, and one line that names kernel,
- * block, thread, line of the PTX and, where there is one, the address; interpreted and native.
+ * Reports of failed launches: each error has its CUresult, and a line that names kernel, block,
+ * thread, line of the PTX and, for memory errors, the address; interpreted and native.
  */
 #include "exec/run_test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the line name kernel, block, thread, line of the text and, where there is one, the
-   address? */
+/* True if the line names kernel, block, thread, line of the text and, for memory errors, the
+   address. */
 static bool says_where(const struct sg_fault *f)
 {
     char where[128], addr[64] = "";
@@ -235,7 +235,7 @@ static void test_faults(void)
              "result %d thread %u: %s", r, f.thread[0], t_output);
 }
 
-/* Thread (3,1,2) of block (1,2,3) goes on, all other threads leave. */
+/* Thread (3,1,2) of block (1,2,3) continues, all other threads exit. */
 #define ONLY_3_1_2_OF_1_2_3 \
     ".reg .b32 %q<6>;\n.reg .pred %s<6>;\n" \
     "mov.u32 %q0, %tid.y;\nmov.u32 %q1, %tid.z;\nmov.u32 %q2, %ctaid.y;\nmov.u32 %q3, %ctaid.z;\n" \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* printf of device code: each conversion, flag and length prints what the C library prints. */
+/* printf of device code: each conversion, flag and length prints the same text as the C library. */
 #include "exec/run_test.h"
 
 #include <stdint.h>
@@ -46,7 +46,7 @@ static void expect(const char *format, uint64_t first, uint64_t second, int leng
              f.message, t_output, want);
 }
 
-/* One argument, of 4 bytes, of 8 bytes, or a double; a width or precision and one of them. */
+/* One argument, of 4 bytes, of 8 bytes, or a double; also with a width or precision. */
 #define WORD(format, v) expect(format, (uint32_t)(v), 0, snprintf(want, sizeof(want), format, v))
 #define LONG(format, v) expect(format, (uint64_t)(v), 0, snprintf(want, sizeof(want), format, v))
 #define REAL(format, v) expect(format, bits_of(v), 0, snprintf(want, sizeof(want), format, v))
@@ -86,7 +86,7 @@ static void test_words(void)
     WORD("%-8hho|", 0x1ff);
 }
 
-/* Lengths below that of an int: what does not fit is cut off, and signs are those of what is left. */
+/* Lengths below an int's: values are truncated, and the sign is that of the truncated value. */
 static void test_shorts(void)
 {
     static const int values[] = {0, 7, -7, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0x8000, 0x12345, -0x12345};
@@ -104,7 +104,7 @@ static void test_shorts(void)
     }
 }
 
-/* Each length that makes an argument one of 8 bytes, with values that do not fit into 4. */
+/* Each length that makes an argument 8 bytes wide, with values that do not fit into 4. */
 static void test_longs(void)
 {
     LONG("%ld|", INT64_MIN + 1);
@@ -159,7 +159,7 @@ static void test_stars(void)
     expect("%12.*34d|", (uint32_t)-1 | 7ull << 32, 0, snprintf(want, sizeof(want), "%12d|", 7));
 }
 
-/* The result: the number of arguments read, those of stars included; at most 32 are read. */
+/* The result: the number of arguments read, including those of stars; at most 32. */
 static void test_count(void)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What guard_test.h says. Blocks have their registers side by side, where one beyond the last
-   belongs to the next warp. */
+/* Implementation of guard_test.h. Register files of a block are adjacent, so an index beyond the last
+   register reaches the next warp. */
 #define _GNU_SOURCE
 #include "exec/guard_test.h"
 #include "exec/core.h"
@@ -31,7 +31,7 @@ void *tg_room(size_t size, size_t align)
     return p + REACH + pages - room;
 }
 
-/* Room of this size: the one of last time, or another. */
+/* Memory of this size: the previous allocation if of the same size, or a new one. */
 static uint8_t *again(uint8_t **at, size_t *had, size_t size)
 {
     if (!*at || *had != size)
@@ -42,7 +42,7 @@ static uint8_t *again(uint8_t **at, size_t *had, size_t size)
 
 static void move(struct sg_warp *w)
 {
-    /* one room, however much of it native code wants before the registers */
+    /* one allocation, including any space that native code needs before the registers */
     const size_t before = code->native_bytes, regs = code->regfile_bytes + SG_NATIVE_BYTES,
                  local = (size_t)w->cta->local_bytes * SG_LANES,
                  stack = (size_t)w->cta->stack_words * 4 * SG_LANES;

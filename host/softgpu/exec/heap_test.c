@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The heap of device code against a model: blocks of all sizes, freed in any order, and what is no block's start. */
+/* The heap of device code against a model: blocks of all sizes, freed in any order, and invalid addresses. */
 #include "exec/exec_test.h"
 #include "exec/heap.h"
 
@@ -25,7 +25,7 @@ static bool holds(const struct block *b)
     return true;
 }
 
-/* No address of a block but its start is one to free, and trying them does not free the block. */
+/* Only the start of a block can be freed; attempts with other addresses leave the block alone. */
 static void test_inside(void)
 {
     const uint64_t size = 1000, a = sg_heap_alloc(size), after = sg_heap_alloc(1);
@@ -37,7 +37,7 @@ static void test_inside(void)
     t_result("the block is there still", sg_heap_free(a) && !sg_heap_free(a) && sg_heap_free(after), "no");
 }
 
-/* Blocks do not overlap whatever was freed before, and keep what was written to them. */
+/* Blocks never overlap, after any frees, and keep their contents. */
 static void test_model(void)
 {
     unsigned lost = 0, refused = 0;

@@ -83,7 +83,7 @@ struct sg_mma_wide {
     uint8_t a, b; /* enum sg_mma_type */
     uint8_t c;    /* 'f': f32, 'h': f16, 'i': s32 */
     uint8_t k, na, nb, nc;
-    uint8_t lanes; /* of four lanes, those whose metadata count: 1, 2, 4; 0: a is not sparse */
+    uint8_t lanes; /* of four lanes, the number whose metadata count: 1, 2, 4; 0: a is not sparse */
 };
 extern const struct sg_mma_wide sg_mma_wide_forms[];
 const struct sg_mma_wide *sg_mma_wide_of(uint32_t aux); /* NULL: no such form */
@@ -96,8 +96,8 @@ const struct sg_mma_wide *sg_mma_wide_of(uint32_t aux); /* NULL: no such form */
 #define SG_WIDE_SCALES(aux) ((aux) >> 10 & 7)
 #define SG_WIDE_UE4M3(aux) ((aux) >> 13 & 1)
 
-/* Lists of registers of an mma, four to an instruction, by the rule of its row; the last is written. Sets the number of
-   registers of each list and returns that of the lists; 0: no such form. */
+/* Lists of registers of an mma, four to an instruction, by the rule of its row; the last list is written.
+   Sets the number of registers of each list and returns the number of lists; 0: no such form. */
 #define SG_MMA_LISTS 7
 struct sg_opdef;
 uint32_t sg_mma_lists(const struct sg_opdef *row, uint32_t aux, uint32_t n[SG_MMA_LISTS]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Real kernels: nvcc_test [FILE.ptx...] runs those of tests-ptx/basic.cu and matrix.cu, as compiled
- * by nvcc, and compares them with the CPU. Without arguments: basic_75.ptx ... beside the program.
+ * Real kernels: nvcc_test [FILE.ptx...] runs the kernels of tests-ptx/basic.cu and matrix.cu, compiled
+ * by nvcc, and compares their results with the CPU's. Default: basic_75.ptx ... beside the program.
  */
 #include "exec/exec_test.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of blocks: same bits whatever the number of threads; launches that run side by side. */
+/* The order of blocks: equal bits for any number of threads; concurrent launches. */
 #include "exec/exec_test.h"
 
 #include <pthread.h>
@@ -86,7 +86,7 @@ static void same_bits(const char *name, const char *text, unsigned blocks)
     tk_close(&t);
 }
 
-/* A vector is one access: no reader sees a part of one. */
+/* A vector is a single access: no reader sees part of it. */
 static void whole_vectors(const char *const form[4])
 {
     uint32_t *p = tm_alloc(4096);
@@ -159,7 +159,7 @@ static void side_by_side(unsigned threads)
 
     sg_exec_set_threads(threads);
     memset(p, 0, 64);
-    for (int i = 0; i < 3; i++) /* three launches, each block waits for those of all three */
+    for (int i = 0; i < 3; i++) /* three launches; each block waits for the blocks of all three */
         ok &= start(&j[i], meet_text, p, 3 * 7 * 32, 7, true);
     for (int i = 0; i < 3 && ok; i++) {
         pthread_join(j[i].thread, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* VGPU_SOFT_PROFILE: what the file says after some launches, and where a second process writes. */
+/* VGPU_SOFT_PROFILE: the file's contents after some launches, and the file of a second process. */
 #define _GNU_SOURCE
 #include "exec/exec_test.h"
 #include "jit/jit.h"

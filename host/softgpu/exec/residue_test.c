@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a kernel finds in registers that none of its lanes has set: shfl and mma read those of lanes
- * that went elsewhere. That may be what earlier launches had in their registers, and never anything
- * of this process: blocks and warps are structures with pointers, and the memory comes from its
- * heap.
+ * Contents of registers that none of a kernel's lanes has set: shfl and mma read registers of diverged
+ * lanes. These may hold values of earlier launches, but never data of this process, whose heap provides
+ * the memory: blocks and warps are structures with pointers.
  */
 #include "exec/exec_test.h"
 
@@ -11,10 +10,10 @@
 #include <string.h>
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
-#define VALUES 64u /* registers that the kernel has at once */
+#define VALUES 64u /* live registers of the kernel */
 #define LANES 32u
 
-/* Lane 0 alone sets VALUES registers, and stores what the others have there: out[lane -
+/* Lane 0 alone sets VALUES registers, and stores the other lanes' contents: out[lane -
    1][register]. */
 static char *look_text(void)
 {
@@ -44,7 +43,7 @@ static const char *const before_text = HEAD
     ".visible .entry t(.param .u64 in)\n{\n.reg .b64 %rd<2>;\n.reg .b32 %r<2>;\nld.param.u64 %rd1, [in];\n"
     "ld.global.u32 %r1, [%rd1];\nbar.sync 0;\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
 
-/* Is there memory of this process? */
+/* True if memory of this process lies at the address. */
 static bool is_mapped(uint64_t at)
 {
     FILE *f = fopen("/proc/self/maps", "r");
@@ -59,8 +58,7 @@ static bool is_mapped(uint64_t at)
     return found;
 }
 
-/* How many addresses of this process, other than of mem, the kernel has stored; *at: one of
-   them. */
+/* Number of addresses of this process, mem's excluded, that the kernel has stored; *at: an example. */
 static uint32_t addresses(const uint32_t *mem, uint64_t *at)
 {
     const uint64_t self = (uintptr_t)mem;
@@ -106,7 +104,7 @@ int main(void)
     char *text = look_text();
     uint32_t *mem = tm_alloc(4 * VALUES * LANES);
 
-    /* what malloc() gives out again has addresses in it */
+    /* memory reused by malloc() contains addresses */
     for (size_t n = 4096; n <= 1 << 20; n += 4096) {
         void **p = malloc(n);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf; and
- * what the parser refuses. How launches fail: exec/fault_test.c.
+ * Lanes, warps and blocks together: divergence, barriers, exchange, atomics, printf; and refusals of
+ * the parser. Failing launches: exec/fault_test.c.
  */
 #include "exec/run_test.h"
 #include "exec/heap.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each case is a name, its PTX in columns, and what it writes. */
+/* Each case has a name, its PTX in columns, and its expected output. */
 /* clang-format off */
 
 /* Compares the first n words with e (in terms of i). */
@@ -39,8 +39,7 @@ static uint32_t collatz(uint32_t n)
     return k;
 }
 
-/* What is computed once for a launch, once for a row of blocks, and in each block; lanes differ,
-   too. */
+/* Values computed once per launch, once per row of blocks, and in each block; lanes differ, too. */
 static void test_rows(void)
 {
     const uint32_t grid[3] = {5, 3, 2}, block[3] = {48, 1, 1};
@@ -141,7 +140,7 @@ static void test_divergence(void)
           "mov.u32 %r9, 0;\nmov.u32 %r10, 0;\nL: setp.ge.u32 %p1, %r9, %r3;\n@%p1 bra E;\nadd.u32 %r11, %r2, 3;\n"
           "mul.lo.u32 %r12, %r4, 10;\nadd.u32 %r13, %r11, %r12;\nadd.u32 %r10, %r10, %r13;\nadd.u32 %r9, %r9, 1;\nbra L;\n"
           "E: st.global.u32 [%rd1], %r10;"), 5, 64, 320, (i & 31) * (i / 64 + 3 + 640));
-    /* what GCC's OpenMP offloading writes */
+    /* written by GCC's OpenMP offloading */
     CHECK("registers that are vectors", KERNEL("",
           ".reg .v2 .u32 %v;\n.reg .v4 .b32 %w;\n.reg .v2 .u64 %x;\nmov.v2.u32 %v, {5, %r1};\n"
           "mov.u32 %w.x, %v.y;\nmov.u32 %w.g, %v.x;\nadd.u32 %w.z, %w.x, %w.y;\nmov.u32 %w.a, 7;\n"
@@ -370,7 +369,7 @@ static void *job_main(void *arg)
     return NULL;
 }
 
-/* Several launches of one kernel at once, from threads of the caller. */
+/* Concurrent launches of one kernel, from threads of the caller. */
 static void test_threads(void)
 {
     pthread_t th[4];
@@ -532,7 +531,7 @@ static void test_refusals(void)
     expect_diag("undefined label", BODY("bra X;"), SG_ERR_PTX, 8, "label");
     expect_diag("label defined twice", BODY("X: ret;\nX: ret;"), SG_ERR_PTX, 9, "twice");
     expect_diag("label of another scope", BODY("{ X: ret; }\nbra X;"), SG_ERR_PTX, 9, "label");
-    /* found by fuzzing: a list's number was taken for a label's */
+    /* found by fuzzing: the number of a list was used as a label's */
     expect_diag("branch to a list of targets", BODY("s: .branchtargets A;\nA: bra s;"), SG_ERR_PTX,
                 9, "not a label");
     expect_diag("label with the name of a list", BODY("s: .branchtargets A;\ns: ret;\nA: ret;"),

@@ -80,7 +80,7 @@ static struct sg_run *pool_find(uint32_t *worker)
             pool.reserved--;
         else if (__atomic_load_n(&r->next, __ATOMIC_RELAXED) >= r->total || pool.idle <= pool.reserved)
             continue;
-        *worker = r->joined; /* written under the lock, looked at without it: run_all() */
+        *worker = r->joined; /* written under the lock, read without it: run_all() */
         __atomic_store_n(&r->joined, r->joined + 1, __ATOMIC_RELAXED);
         __atomic_store_n(&r->active, r->active + 1, __ATOMIC_RELAXED);
         pool.idle--;

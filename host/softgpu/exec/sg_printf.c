@@ -184,7 +184,7 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, uint32_
             v = (uint64_t)(int64_t)(int32_t)v;
             if ((int32_t)v < 0 && spec[n - 1] == '.') { /* a negative precision is none */
                 n--;
-                digits = MAX_DIGITS; /* those that follow are not the number's in front of it */
+                digits = MAX_DIGITS; /* later digits belong to a new number */
                 continue;
             }
             if ((int32_t)v > 999 || (int32_t)v < -999)

@@ -53,7 +53,7 @@ static const char head[] =
     "#           ns   launches     blocks      warp insns  ns/insn  native code  kernel\n"
     "# calls/launch   of handlers from native code: handler, kernel\n";
 
-/* The first of PATH, PATH.1, ... that is not there yet. */
+/* The first of PATH, PATH.1, ... that does not exist yet. */
 static int open_new(const char *v)
 {
     char path[4096];

@@ -167,7 +167,7 @@ const struct sg_mma_wide *sg_mma_wide_of(uint32_t aux)
     return &sg_mma_wide_forms[aux & 255];
 }
 
-/* ---- what the verifier asks ---- */
+/* ---- queries of the verifier ---- */
 
 static uint32_t set_lists(uint32_t *n, uint32_t a, uint32_t b, uint32_t c)
 {

@@ -95,7 +95,8 @@ static bool check_operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
         return not_ok(v, check_place(v->c, op, w) ? "an operand overlaps another value" : outside);
     if ((w & SG_W_OUT) && v->insns == v->c->insns && sg_verify_units_ahead(v->c, op))
         return not_ok(v, "it writes a value that is computed ahead");
-    /* native code goes by them: a check of an address holds until the register is defined anew, or used the last time */
+    /* native code relies on them: the check of an address holds until the register's next definition or
+       last use */
     if (!said || (op & SG_OPND_CONST))
         return true;
     if (w & SG_W_OUT)

@@ -9,8 +9,8 @@ enum { U_PRED = 1, U_32 = 2, U_64 = 4, U_TAIL = 8, U_KIND = 15, U_SPECIAL = 16 }
 
 /*
  * Warps' register files follow each other, and native code moves whole units: each begins like the
- * first. Lanes' words of local memory alternate, so its size is in words. Static shared memory is
- * what a block has if there is no dynamic one; room is made up to dynamic_base.
+ * first. Lanes' words of local memory alternate, so its size is in words. A block without dynamic
+ * shared memory has the static part alone; memory is allocated up to dynamic_base.
  */
 bool sg_verify_sizes(const struct sg_code *c)
 {

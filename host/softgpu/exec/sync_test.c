@@ -112,7 +112,7 @@ static void test_extreme(const char *op, bool max)
     tm_free_all();
 }
 
-/* cp.async of size bytes; source >= 0: only so many come from memory, the rest is zero. */
+/* cp.async of size bytes; source >= 0: number of bytes that come from memory, the rest is zero. */
 static void test_copy(const char *op, int size, int source)
 {
     char body[1024], name[96], extra[16] = "";
@@ -169,7 +169,7 @@ static void test_ignore(const char *op, int size)
     tm_free_all();
 }
 
-/* What orders memory or grids changes no register and no memory. */
+/* Instructions that order memory or grids change no register and no memory. */
 static void test_nothing(const char *op)
 {
     char body[512], name[64];

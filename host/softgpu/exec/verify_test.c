@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verifier against damaged code. First each kind of refusal, by its reason. Then instructions
- * of whole kernels get other operations, operands and numbers by chance: what the verifier accepts
- * runs, as handlers and as native code, into nothing worse than a fault. What is outside is not
- * asked of the verifier's tables: code, constants, registers, local memory and stacks lie between
- * pages that cannot be accessed (guard_test.h), and that these see what they should is the first
- * thing tested.
+ * The verifier against damaged code. First each kind of refusal, by its reason. Then instructions of
+ * whole kernels get random operations, operands and numbers: code that the verifier accepts must run,
+ * as handlers and as native code, into nothing worse than a fault. Accesses outside are detected
+ * independently of the verifier's tables: code, constants, registers, local memory and stacks lie
+ * between inaccessible pages (guard_test.h), whose detection is tested first.
  *
  * verify_test [rounds]. Started as verify_native_test it compiles, else it does not.
  */
@@ -27,16 +26,16 @@ static const struct {
     bool rows; /* the code for blocks of whole rows: if there is native code */
 } kernels[] = {{"plain", plain, false}, {"wide", wide, false}, {"calls", calls, false},
                {"rows", in_rows, true}, {"sums", sums, false}, {"affine", affine, false}};
-/* Blocks for the one and the other code. */
+/* Blocks for handlers and for native code. */
 static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
-/* A kernel whose code can be changed: without native code, which is made anew of what is
-   accepted. */
+/* A kernel whose code can be changed: without native code, which is compiled again from accepted
+   code. */
 struct victim {
     struct tk t;
-    struct sg_code *now; /* what runs: of the kernel, or its code for whole rows */
-    struct sg_code open; /* what tk_close() frees */
+    struct sg_code *now; /* the code that runs: the kernel's, or its code for whole rows */
+    struct sg_code open; /* freed by tk_close() */
     struct sg_code code; /* as it was, with copies of the arrays: */
     struct sg_insn *insns, *ahead[SG_AHEAD_COUNT];
     uint8_t *fields, *flat;
@@ -65,7 +64,7 @@ static void back(void *to, const void *from, size_t n)
         memcpy(to, from, n);
 }
 
-/* Everything as it was, with the handlers and what native code is made from. */
+/* The original code, with the handlers and the input of native code. */
 static void restore(struct victim *v)
 {
     struct sg_code *c = v->now;
@@ -148,7 +147,7 @@ static void victim_close(struct victim *v)
     tk_close(&v->t);
 }
 
-/* What the front end asks, in between (linked with --wrap). */
+/* Intercepts the front end's call of the verifier (linked with --wrap). */
 int __real_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
 int __wrap_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
 static bool refuse_all;
@@ -204,7 +203,7 @@ static void every_field_is_looked_at(void)
         (void)in; \
         body; \
     }
-/* A place that is aligned as registers are, behind the last one; the registers of 32 bits. */
+/* A place with a register's alignment behind the last register; the registers of 32 bits. */
 #define BEHIND (c->regfile_bytes + 256)
 DAMAGE(no_operation, in->fn = NULL)
 DAMAGE(d, in->d = BEHIND)
@@ -296,7 +295,7 @@ DAMAGE(special_written, in->d = c->sreg_offset[SG_SR_TID_X])
 
 static const struct {
     unsigned kernel; /* of kernels[] */
-    const char *op;  /* the first one that is called so */
+    const char *op;  /* the first operation of that name */
     void (*damage)(struct sg_code *c, struct sg_insn *in);
     const char *want;
 } refusals[] = {
@@ -462,7 +461,7 @@ static void units_have_a_bound(void)
 
 /* ---- by chance ---- */
 
-/* Runs what the victim has now: 0, or a fault. The parameters end where memory does. */
+/* Runs the victim's present code: 0, or a fault. The parameters end at the end of memory. */
 static int run(struct victim *v, uint64_t address, bool native, unsigned *warps)
 {
     static uint64_t *params;
@@ -517,7 +516,7 @@ static void by_chance(const char *name, const char *text, bool rows, unsigned ro
     tm_free_all();
 }
 
-/* ---- what lies outside is seen ---- */
+/* ---- accesses outside are detected ---- */
 
 DAMAGE(pool_end, in->a = SG_OPND_CONST | ((c->pool_bytes + 127) & ~127u))
 DAMAGE(far, in->a = 0x7fffff80)
@@ -525,7 +524,7 @@ DAMAGE(code_end, in->imm = c->ninsns - (in - c->insns))
 DAMAGE(parameter_behind, in->imm = 16)
 DAMAGE(flat_much, c->flat[in[1].d / 128] = 250)
 
-/* In a process of its own, without asking the verifier. 0: it ended as if nothing were wrong. */
+/* In a separate process, without the verifier. 0: the run ended without a fault. */
 static int without_verifier(const char *text, const char *op,
                             void (*hurt)(struct sg_code *c, struct sg_insn *in), bool native)
 {

@@ -79,8 +79,8 @@ static const char in_rows[] __attribute__((unused)) = HEAD
     "and.b32 %r13, %r9, 1020;\ncvt.u64.u32 %a7, %r13;\nadd.u64 %a8, %a1, %a7;\nld.global.u32 %r14, [%a8];\n"
     "add.u32 %r6, %r6, %r14;\nE: add.u32 %r6, %r6, %r5;\nst.global.u32 [%a3], %r6;\nret;\n}\n";
 
-/* Loads, each twice, from the sum of a value that is the same in all lanes and one that is computed ahead. There are
-   more values between them than vector registers. */
+/* Loads, each twice, from the sum of a uniform value and a value computed ahead. More values than vector
+   registers lie between them. */
 #define MADS(k) "mad.wide.u32 %m" #k ", %r3, " #k ", %a6;\n"
 #define SUMS(k) "add.u64 %a6, %a6, %m" #k ";\n"
 static const char sums[] __attribute__((unused)) = HEAD

@@ -19,8 +19,8 @@ uint8_t *sg_verify_units_new(const struct sg_code *c);
  * overlaps another value or writes a special register.
  */
 bool sg_verify_units_claim(const struct sg_code *c, uint8_t *units, uint32_t op, uint8_t w);
-/* True if blocks only read this place: a value that is computed ahead of them, or a special register.
-   Native code keeps what it knows of it from one use to the next. */
+/* True if blocks only read this place: a value computed ahead of them, or a special register. Native
+   code keeps its knowledge of the value between uses. */
 bool sg_verify_units_ahead(const struct sg_code *c, uint32_t op);
 /* After all operands are claimed: true if flat[] agrees with them. Native code reads and writes
    registers according to it. */

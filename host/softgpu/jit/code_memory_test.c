@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory for native code: pieces that are freed beside each other are one piece again, in every order. */
+/* Memory for native code: adjacent free pieces merge, in every order of frees. */
 #include "exec/exec_test.h"
 #include "jit/jit.h"
 
@@ -23,7 +23,7 @@ static void test_orders(bool between)
 
         for (unsigned k = 0; k < 3; k++)
             p[k] = sg_jit_mem_put(code, PIECE);
-        if (between) /* what is free behind them is no neighbour */
+        if (between) /* the free memory behind them is not adjacent */
             behind = sg_jit_mem_put(code, 1);
         for (unsigned k = 0; k < 3; k++)
             sg_jit_mem_free(p[orders[i][k]], PIECE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code is whole or is not made: a check that finds no room in a stub, a stub without a way
- * back, a jump to what is no entry, a register that is not there each fail the compilation; so does
- * every bound, wherever the code or its tables come to it: nothing is written behind the buffer.
+ * Native code is complete or discarded: a check without room in a stub, a stub without a way back, a
+ * jump to a place that is no entry, and an invalid register each fail the compilation; so does reaching
+ * any limit of the code or its tables: nothing is written behind the buffer.
  */
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/verify_texts.h" /* behind the others, which use its names for parameters */
+#include "exec/verify_texts.h" /* included last, as the other headers use its names for parameters */
 
 #define INSNS 4
 
@@ -69,7 +69,7 @@ static void checks_of_stub(void)
     end(&j);
 }
 
-/* What a check saves is what registers hold at its first jump. */
+/* A check saves the registers' contents at its first jump. */
 static void state_of_stub(bool changes, const char *name)
 {
     struct sg_code c;
@@ -93,7 +93,7 @@ static void state_of_stub(bool changes, const char *name)
     end(&j);
 }
 
-/* A short jump over so many bytes. */
+/* A short jump over n bytes. */
 static void short_jump(u32 n, bool good)
 {
     struct avx2_fork forks[AVX2_FORKS] = {0};
@@ -164,7 +164,7 @@ static void registers(void)
 
 /* ---- bounds ---- */
 
-/* A buffer of so many bytes that ends where nothing can be accessed. */
+/* A buffer of this size that ends at inaccessible memory. */
 static struct buf bounded(size_t n)
 {
     enum { MOST = 1 << 20 };
@@ -190,7 +190,7 @@ static void bytes(void)
     t_result("bytes that there is no room for", good, "not refused");
 }
 
-/* The code as decoded, with nothing but these bounds. */
+/* The code as decoded, with these limits. */
 static bool make_within(struct sg_code *c, struct buf b, size_t *tables)
 {
     struct avx2_fork forks[AVX2_FORKS] = {0};

@@ -13,8 +13,8 @@ struct sg_late *sg_jit_late_new(struct jit *j);
 /* Emits the code for JIT_MASKED and JIT_MISSING. */
 void sg_jit_late_common(struct jit *j, size_t at[JIT_COMMON]);
 /*
- * The kernel's code, whose common places are at these offsets, lies at `at` now. Takes what later compilations need
- * from j: leader, kill, addresses.
+ * The kernel's code now lies at `at`, its common places at these offsets. Takes over the data of j that later
+ * compilations need: leader, kill, addresses.
  */
 void sg_jit_late_begin(struct jit *j, const u8 *at, const size_t common[JIT_COMMON]);
 u32 sg_jit_late_count(struct sg_late *l); /* of versions that are compiled */

@@ -20,7 +20,7 @@
 #define ROUNDS 25
 #define CODE_BYTES (256u << 20) /* as in jit/sg_jit_code_memory.c */
 
-/* Loops of as many rounds as `parts` makes the lanes' numbers differ, with a branch that is no little one. */
+/* Loops whose number of rounds differs between lanes by `parts`, with a long branch. */
 static const char text[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 out, .param .u32 parts)\n{\n"
     ".reg .b32 %x, %n, %i, %t<8>; .reg .b64 %o, %p; .reg .pred %q;\n"
@@ -42,7 +42,7 @@ static struct sg_code *code_of(struct tk *t)
     return t->k->rows ? t->k->rows : &t->k->code;
 }
 
-/* A launch writes what the handlers write. */
+/* A launch has the handlers' results. */
 static bool same(struct tk *t, unsigned launch, uint32_t parts)
 {
     const uint64_t params[] = {(uintptr_t)out[launch], parts};

@@ -36,7 +36,7 @@ struct rows {
     int n;
     bool trans;
     int imm;   /* the instruction's offset */
-    bool same; /* the register of addresses is the last one that is loaded */
+    bool same; /* the last load overwrites the register of addresses */
 };
 
 static bool ldmatrix_open(struct tk *t, const struct rows *x)
@@ -129,7 +129,7 @@ static void ldmatrix(const struct rows *x)
         for (uint32_t i = 0; i < 32; i++)
             off[i] = row_at(p, i) - (uint32_t)x->imm;
         for (uint32_t i = 8 * (uint32_t)x->n; i < 32; i++)
-            off[i] = 0xfffffff1u; /* nobody loads there */
+            off[i] = 0xfffffff1u; /* never loaded */
         bad += run(&t, &f) || !rows_are(x);
     }
     snprintf(name, sizeof(name), "ldmatrix.x%d%s, offset %d%s", x->n, x->trans ? ".trans" : "", x->imm,
@@ -140,7 +140,7 @@ static void ldmatrix(const struct rows *x)
     tk_close(&t);
 }
 
-/* All rows at the end of shared memory, but that of one lane, which is `beyond` bytes further. */
+/* All rows at the end of shared memory; one lane's lies `beyond` bytes further. */
 static void ldmatrix_edge(int n, uint32_t lane, int beyond)
 {
     const struct rows x = {n, n == 2, n == 1 ? 32 : 0, false};
@@ -178,8 +178,8 @@ static void ldmatrix_all(void)
 #define MODE " in a mode or under a predicate"
 #define MMA(shape, type) "mma.sync.aligned." shape ".row.col.f32." type "." type ".f32"
 #define IMMA(shape, a, b) "mma.sync.aligned." shape ".row.col.s32." a "." b ".s32"
-/* Operations on registers: the handlers' results for the same values, which tests of the
-   handlers compare with others. */
+/* Operations on registers: the results equal the handlers', which other tests compare with
+   references. */
 static const struct {
     const char *handler, *text;
 } ops[] = {
@@ -215,7 +215,7 @@ static const struct {
     {"cos.f32",
      "cos.approx.f32 %d0, %x0; and.b32 %x1, %x1, 0xc9ffffff; cos.approx.f32 %d1, %x1; sin.approx.f32 %d2, %x1;"},
     {"cos.f32", "cos.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
-    /* any numbers; by 0 and -1; a multiple less one */
+    /* random numbers; by 0 and -1; a multiple minus 1 */
     {"div.u32",
      "div.u32 %d0, %x0, %x1; div.u32 %d1, %x2, 7; and.b32 %x3, %x3, 255; div.u32 %d2, %x4, %x3; div.u32 %d3, %x0, %x0;"},
     {"div.s32",
@@ -235,7 +235,7 @@ static const struct {
     {"sin.f32",
      "and.b32 %x0, %x0, 0xc9ffffff; sin.approx.f32 %x1, %x0; cos.approx.f32 %d0, %x0; mov.b32 %d1, %x1; add.f32 %x0, %d0, %x2; "
      "cos.approx.f32 %d2, %x0; mul.f32 %d0, %d2, %d0; sin.approx.f32 %d3, %x0; /* sincos */"},
-    /* the value is another one by then, or rounded otherwise between, or some lanes only */
+    /* the value has changed by then, or the rounding in between, or only some lanes run */
     {"sin.f32",
      "sin.approx.f32 %d0, %x0; add.f32 %x0, %x0, %x1; cos.approx.f32 %d1, %x0; cos.approx.f32 %x2, %x2; sin.approx.f32 %d2, %x2;"},
     {"sin.f32",
@@ -269,7 +269,7 @@ static const struct {
     {"fma.f16", "fma.rn.f16 %h, %h, %h, %h; cvt.u32.u16 %d0, %h;"},
     {"add.f16x2",
      "add.f16x2 %d0, %x0, %x1; sub.f16x2 %d1, %x2, %x3; mul.f16x2 %d2, %x4, %x5; mul.f16x2 %d3, %x6, %d0;"},
-    /* a product that is added: read by nothing else, read again, added to itself */
+    /* an added product: without other readers, read again, added to itself */
     {"add.f16x2",
      "mul.f16x2 %x9, %x0, %x1; add.f16x2 %d0, %x9, %x2; mul.f16x2 %x0, %x3, %x4; add.f16x2 %d1, %x5, %x0;"
      "mul.f16x2 %d2, %x6, %x7; add.f16x2 %d2, %d2, %x6;"},
@@ -294,7 +294,7 @@ static const struct {
     {"fma.f64" MODE,
      "add.ftz.f32 %d2, %x0, %x1; mul.ftz.f32 %d3, %x1, %x2; add.ftz.f32 %x4, %x4, %x5; fma.rn.f64 %w0, %w0, %w1, %w2; mov.b64 {%d0, %d1}, %w0; "
      "add.ftz.f32 %d3, %d3, %x4;"},
-    /* a mode that lasts is none of what comes behind */
+    /* a persistent mode does not apply to the instructions behind it */
     {"cvt.rni.f32.f32",
      "add.ftz.f32 %x4, %x2, %x1; rcp.rm.f32 %d3, %x4; sub.rz.ftz.f32 %d2, %x2, %x3; cvt.rni.ftz.f32.f32 %d0, %x0; cvt.rni.ftz.s32.f32 %d1, %x1;"},
     {"mma.float",
@@ -329,7 +329,7 @@ static const struct {
      "st.global.v2.u8 [%p1+2], {7, %x5}; ld.global.u32 %d1, [%p1];"},
     {"cvt.f64.s32",
      "cvt.rn.f64.s32 %w0, %x0; cvt.rn.f64.s32 %w1, %x1; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
-    /* any bits; halves and what lies between them, by an ulp of f64 and by much more */
+    /* random bits; halves and values between them, off by an ulp of f64 and by much more */
     {"cvt.f16.f64",
      "cvt.rn.f16.f64 %h, %w0; cvt.u32.u16 %d0, %h; cvt.rn.f64.s32 %w1, %x2; cvt.rn.f16.f64 %h, %w1; cvt.u32.u16 %d1, %h;"},
     {"cvt.f16.f64",
@@ -379,8 +379,8 @@ static const char ops_text[] =
     "ld.global.v2.u32 {%%x8, %%x9}, [%%p0+32]; mov.u32 %%d0, %%r1; mov.u32 %%d1, %%r1; mov.u32 %%d2, %%r1; mov.u32 %%d3, %%r1;\n"
     "cvt.u16.u32 %%h, %%x0; mov.b64 %%w0, {%%x0, %%x1}; mov.b64 %%w1, {%%x2, %%x3}; mov.b64 %%w2, {%%x4, %%x5};\n%s\nst.global.v4.u32 [%%p1], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
 
-/* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN;
-   and any bits. */
+/* All kinds of floats: zeroes, denormals, around 1 and halves, limits of integers, NaN; and random
+   bits. */
 static uint32_t some_bits(uint32_t i)
 {
     static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x3effffff,

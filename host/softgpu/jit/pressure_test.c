@@ -53,8 +53,8 @@ static const char end[] =
     "st.global.u32 [%p1+16], %d2; st.global.u32 [%p1+20], %d3; st.global.u32 [%p1+24], %u;\nret;\n}\n";
 
 /*
- * Values in this order of use: the `junk` oldest ones, %v, which is only in registers, and `more` that
- * are read from their places.
+ * Values in this order of use: `junk` values, %v, which is only in registers, and `more` values that are
+ * read from their places.
  */
 static void write_text(char *text, const char *load, unsigned junk, unsigned more)
 {
@@ -116,8 +116,8 @@ static void pressure(const char *load, uint32_t lanes)
 }
 
 /*
- * Lanes that do not run keep their values, also for a lane that runs and looks at theirs. What the
- * running lanes compute is in registers, whose other lanes hold anything.
+ * Inactive lanes keep their values, also for an active lane that reads them. Results of the active lanes
+ * are in registers whose other lanes are undefined.
  */
 static const char shuffle_text[] =
     ".version 8.0\n.target sm_60\n.address_size 64\n.visible .entry t(.param .u64 in, .param .u64 out, .param .u32 lanes)\n{\n"

@@ -28,14 +28,14 @@ struct sg_late {
     u32 *first;         /* per block: its first instruction, ascending */
     _Atomic u64 *entry; /* addresses: of all blocks for JIT_SOME, then for JIT_LOW */
     const u8 *common[JIT_COMMON];
-    _Atomic bool failed; /* what is missing is interpreted */
+    _Atomic bool failed; /* missing code is interpreted */
     bool avx2;
-    struct jit j; /* what a compilation begins with */
+    struct jit j; /* initial state of a compilation */
     struct late_code *codes;
     u32 ncodes, cap_codes;
 };
 
-/* Where an instruction that has no native code, or whose step was taken, continues. */
+/* Continuation of an instruction without native code, or whose step was taken. */
 struct late_way {
     u64 to, step; /* an address; RAX there */
 };

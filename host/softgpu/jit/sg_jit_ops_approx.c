@@ -204,8 +204,8 @@ static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
 
 #define PARTNER_WITHIN 8u
 
-/* The other function of the same value, which follows in the same mode. NO_KEY: none. With lanes missing, their values may be
-   within the range of native code at one of the two only. */
+/* The other function (sin or cos) of the same value, which follows in the same mode. NO_KEY: none. The
+   values of missing lanes may be within native code's range at one of the two only. */
 static u32 trig_find_partner(const struct jit *j, const struct sg_insn *in, u32 cosine)
 {
     const struct sg_code *c = j->code;

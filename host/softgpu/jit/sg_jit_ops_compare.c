@@ -20,8 +20,8 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
                         PSHUFD = {M0F, P66, 0, 0x70}, SHUF4 = {M3A, P66, 1, 0x43},
                         PSHUFB = {M38, P66, 0, 0x00};
 
-/* True if operand a is the result of min or max just before, whose only NaN is PTX's, and denormals are 0 at this point: then
-   a multiplication by 1 does nothing but flush. */
+/* True if operand a is the result of min or max just before, whose only NaN is PTX's, and denormals are 0
+   at this point: a multiplication by 1 then only flushes. */
 static bool flushed_by_product(const struct jit *j, const struct sg_insn *in)
 {
     const enum sg_op before =

@@ -121,7 +121,7 @@ static bool e_wide_from_s32(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* Clamps to [0, 1]: NaN and -0 are the first operand of max, whose result is then the second
+/* Clamps to [0, 1]. NaN and -0 are the first operand of max, which then returns the second
    operand. */
 static bool e_sat(struct jit *j, const struct sg_insn *in, u32 arg)
 {

@@ -156,7 +156,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 
 /*
  * cvt of f64 to f16: in f64 already rounded to odd, to the 24 bits of f32, so that f32 is exact and the
- * rounding to half the only one. What is not exact in f32 is too large or too small for a half.
+ * rounding to half the only one. Values that are inexact in f32 are too large or too small for a half.
  */
 static bool e_narrow_wide(struct jit *j, const struct sg_insn *in, u32 arg)
 {

@@ -86,7 +86,7 @@ static u32 key_of(const struct jit *j, u32 op, u32 h)
     return sg_jit_flat(j, op) ? op : op + 64 * h;
 }
 
-/* A register of `some`, not 0. The mask says to a checked index that it is one. */
+/* A register of `some`, not 0. The mask bounds the index for the compiler. */
 static u32 lowest_bit(u32 some)
 {
     return (u32)__builtin_ctz(some) & (V_COUNT - 1);

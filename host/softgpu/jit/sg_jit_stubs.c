@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* The jumps to a stub. AVX2: each saves what only ymm registers hold, which is mostly the same at all of them. */
+/* The jumps to a stub. AVX2: each saves the values that only ymm registers hold, mostly the same for all
+   jumps. */
 static void stub_land(struct jit *j, const struct stub *s)
 {
     struct buf *b = B(j);

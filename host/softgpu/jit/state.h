@@ -21,7 +21,7 @@
 #define V_CACHES (~((1u << V_SCRATCH) - 1))
 #define NO_KEY UINT32_MAX
 
-/* What the vector registers hold; a bit per register. */
+/* Contents of the vector registers; a bit per register. */
 struct vregs {
     u32 key[V_COUNT]; /* operand code of the cached chunk (SG_OPND_CONST: pool), if held */
     u32 held;
@@ -48,9 +48,9 @@ struct stub {
     u32 insn, n; /* first handler to call, number of handlers */
     u32 begin;   /* first instruction of the block */
     u8 masked;
-    bool leave;               /* does not come back: the interpreter goes on behind `insn` */
+    bool leave;               /* does not return: the interpreter continues behind `insn` */
     struct sg_window *window; /* pattern to learn first, see jit/memory/windows.h; NULL: none */
-    struct vregs v;           /* at the first jump; the others have the same to save */
+    struct vregs v;           /* at the first jump; later jumps must have the same registers to save */
     struct vregs after;
     struct sum sums[SG_NATIVE_SUMS]; /* as v */
     u32 nsums;
@@ -83,8 +83,8 @@ struct group {
     struct sg_window *window; /* of the first load; NULL: none */
 };
 
-/* What is known of a group, at run time: nothing, all may be loaded, and its lanes lie as in the
-   window of its first load, or in a row. */
+/* Knowledge of a group at run time: none; all may be loaded; its lanes lie as in the window of its
+   first load; or in a row. */
 enum { GROUP_UNCHECKED, GROUP_CHECKED, GROUP_MATCHES, GROUP_IN_ROW };
 
 /* Version of the code, by running lanes: all, some, or only some of the lower 16. */
@@ -124,7 +124,7 @@ struct jit {
     u32 sincos; /* sin or cos of this block that is computed by now, at [G_REGS + sincos_at]; NO_KEY: none */
     s32 sincos_at;               /* 0: no place yet */
     struct affine_block *affine; /* of the block, if its code is for affine values; or NULL */
-    struct sg_affine *affines;   /* list of what blocks with such code learn */
+    struct sg_affine *affines;   /* list of the distances that blocks with such code learn */
     u32 naffine;                 /* their number */
     u32 native_bytes;            /* see struct sg_code */
     u32 nsites;                  /* number of loads from sums */
@@ -182,7 +182,7 @@ static inline bool sg_jit_is_branch(sg_fn fn)
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
 
-void sg_jit_find_init(void); /* once, before the others of jit/sg_jit_table.c */
+void sg_jit_find_init(void); /* once, before the other functions of jit/sg_jit_table.c */
 /* The native implementation of fn. NULL: call the handler. *pure (unless NULL): has no effect
    but its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
@@ -338,7 +338,7 @@ void sg_jv_store(struct jit *j, u32 v, u32 key);
 void sg_jv_flush(struct jit *j);
 /* The vector register that holds chunk h of an operand; 0: none. */
 u32 sg_jv_held(struct jit *j, u32 op, u32 h);
-/* Drops what is known of the register op, which gets another value. */
+/* Drops the knowledge of register op, which gets another value. */
 void sg_jv_lose(struct jit *j, u32 op);
 /* Marks all registers as empty. */
 void sg_jv_forget(struct jit *j);
@@ -350,7 +350,7 @@ void sg_jv_settle(struct jit *j, u32 v);
 /* Allocates a register for a result. It is empty until bound. */
 u32 sg_jv_new(struct jit *j);
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
-/* Allocates register v, which held an operand, for a result: what it held is dropped. */
+/* Allocates register v, which held an operand, for a result: the operand is dropped. */
 void sg_jv_take(struct jit *j, u32 v);
 void sg_jv_unpin(struct jit *j);
 /* Frees the registers of chunks of operands that die in the current instruction. */
@@ -358,7 +358,7 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
 void sg_jv_kill_flat(struct jit *j);                               /* call after the instruction */
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* true if it is an immediate */
 struct stub *sg_jit_stub(struct jit *j);
-/* join() of n jumps within an instruction, or of one; those of 0 are left out. */
+/* join() of n jumps within an instruction, or of a single jump; jumps of 0 are skipped. */
 void sg_jit_join(struct jit *j, const size_t *at, u32 n);
 static inline void sg_jit_join_at(struct jit *j, size_t at)
 {

@@ -56,7 +56,7 @@ u32 sg_avx2_jump(struct buf *b, u32 cond);
 void sg_avx2_label(struct buf *b);
 /* The same without writing registers back. */
 u32 sg_avx2_test(struct buf *b, u32 cond);
-/* Keeps the state for the jump whose displacement is at `at`. always: nothing falls through. */
+/* Keeps the state for the jump whose displacement is at `at`. always: the jump is unconditional. */
 void sg_avx2_fork(struct buf *b, size_t at, bool always);
 void sg_avx2_join(struct buf *b, u32 held, const size_t *at, u32 n);
 
@@ -399,8 +399,8 @@ static inline void land(struct buf *b, size_t at)
 }
 
 /*
- * The n jumps of fork_jcc() and fork_jmp() go to the next instruction; at[0] is that of the path that is taken most. held: a bit
- * per vector register whose value is needed.
+ * The n jumps of fork_jcc() and fork_jmp() go to the next instruction; at[0]: the jump of the most frequent
+ * path. held: a bit per vector register whose value is needed.
  */
 static inline void join(struct buf *b, u32 held, const size_t *at, u32 n)
 {

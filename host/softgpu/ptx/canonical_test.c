@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The NaN of PTX: what each operation on f32, f16 and bf16 gives of NaN with a payload or a sign,
- * of invalid operands, of infinities and of zeros, bit by bit, with each instruction set and with
- * native code. A copy of bits keeps a payload, and a loop of arithmetic has no instruction more
- * than it has in the text.
+ * The NaN of PTX: results of each operation on f32, f16 and bf16 for NaN with a payload or a sign,
+ * invalid operands, infinities and zeros, bit by bit, with each instruction set and with native code.
+ * A copy of bits keeps a payload, and a loop of arithmetic gets no instructions beyond those of its
+ * text.
  */
 #include "exec/code.h"
 #include "exec/exec_test.h"
@@ -15,7 +15,7 @@
 #define HEAD ".version 8.7\n.target sm_90\n.address_size 64\n"
 #define LANES 32u
 
-#define PN 0x7fc12345u /* NaN with a payload, the same with a sign, a signalling one */
+#define PN 0x7fc12345u /* NaN with a payload, the same with a sign, a signalling NaN */
 #define NN 0xffc54321u
 #define SN 0x7f812345u
 #define INF 0x7f800000u
@@ -171,7 +171,7 @@ static const struct row {
     {"cvt.rni.s32.f16 %d, %x;", 0xfc00u, 0, 0, 0x80000000u},
     {"{ .reg .b64 t; cvt.rzi.s64.f32 t, %a; cvt.u32.u64 %d, t; }", INF, 0, 0, 0xffffffffu},
     {"{ .reg .b64 t; cvt.rzi.s64.f32 t, %a; shr.u64 t, t, 32; cvt.u32.u64 %d, t; }", NINF, 0, 0, 0x80000000u},
-    /* What is no arithmetic gives the bits that it has. */
+    /* Operations other than arithmetic keep the bits of their operand. */
     {"mov.f32 %d, %a;", NN, 0, 0, NN},
     {"mov.b32 %d, %a;", SN, 0, 0, SN},
     {"{ .reg .pred t; setp.eq.f32 t, %b, %b; selp.f32 %d, %a, %b, t; }", NN, ONE, 0, NN},
@@ -180,7 +180,7 @@ static const struct row {
     {"cvt.f32.bf16 %d, %x;", 0xffc1u, 0, 0, 0xffc10000u},
     {"{ .reg .f32 t; .reg .b32 u; add.f32 t, %a, %b; mov.b32 u, t; xor.b32 %d, u, -1; }", NN, ONE, 0,
      0x80000000u},
-    /* What sees the bits of a result: copies, integers, f64, other lanes. */
+    /* Operations that see the bits of a result: copies, integers, f64, other lanes. */
     {"{ .reg .f32 t; add.f32 t, %a, %b; and.b32 %d, t, 0x00ffffff; }", NN, ONE, 0, 0x00ffffffu},
     {"{ .reg .f32 t, u; add.f32 t, %a, %b; mov.f32 u, t; mov.b32 %d, u; }", NN, ONE, 0, NAN32},
     {"{ .reg .f32 t, u; add.f32 t, %a, %b; abs.f32 u, t; neg.f32 %d, u; }", NN, ONE, 0, NAN32},
@@ -220,7 +220,7 @@ static void row_text(char *text, size_t size, const struct row *r, enum way way)
         ADD("ld.global.b32 %%d, [%%rd2];\nmov.b32 {%%h, %%u2}, %%d;\n");
     if (way == LOOP)
         ADD("mov.u32 %%t3, 3;\nL:\n");
-    /* lanes of a block may go elsewhere, but not where one asks for others */
+    /* lanes of a block may diverge, except at a lane's access to other lanes */
     ADD(way == GUARDED && r->op[0] != '{' ? "@%%p1 " : "");
     ADD("%s\n", r->op);
     if (way == LOOP)
@@ -383,9 +383,9 @@ static void kernels(void)
           LIST(0xfe013c00u), LIST(TWICE, TWICE));
 }
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
-/* How many instructions of an operation the code of a loop has, and what is around the loop. */
+/* Numbers of an operation's instructions inside and around a loop. */
 static void cost_of(enum sg_op op, const char *name, const char *body, uint32_t inside, uint32_t outside)
 {
     const sg_fn fn = sg_op_fn(op), bra = sg_op_fn(SG_OP_bra_if);
@@ -424,7 +424,7 @@ static void cost(const char *name, const char *body, uint32_t inside, uint32_t o
 
 #define LOOP "sub.u32 %r8, %r8, 1; setp.ne.u32 %p1, %r8, 0; @%p1 bra L; st.global.f32 [%rd2], %f1;"
 
-/* The kernel runs in the mode of most of its operations; what does not depend on it does not count. */
+/* The kernel runs in the mode of most of its operations; operations independent of it do not count. */
 static void modes(void)
 {
     cost_of(SG_OP_fpmode, "most keep denormals",

@@ -148,8 +148,8 @@ static void each_line(void)
 
 static unsigned rows, wrong;
 
-/* One handler has one meaning, under all its names; what is optional or varies is resolved by a
-   rule. */
+/* A handler has the same operand classes under all its names; a rule resolves optional and varying
+   operands. */
 static void look_at_row(const struct sg_opdef *def)
 {
     const struct sg_opdef *same = sg_op_def_of(def->fn);

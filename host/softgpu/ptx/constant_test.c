@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Constant expressions where PTX has them, and elements of arrays as operands. What is accepted is
- * what ptxas 13.0 accepts, but for dimensions and subtracted offsets, which it takes as a number
+ * Constant expressions where PTX allows them, and elements of arrays as operands. Accepts the same
+ * as ptxas 13.0, except for dimensions and subtracted offsets, which ptxas accepts as plain numbers
  * only.
  */
 #include "exec/run_test.h"
@@ -26,7 +26,7 @@ static const struct {
     {".global .u64 x = (.u64)-1 / 3;", 8, "\x55\x55\x55\x55\x55\x55\x55\x55"},
     {".global .u64 x = -1 >> 1;", 8, "\xff\xff\xff\xff\xff\xff\xff\xff"},
     {".global .u64 x = (.u64)-1 >> 63;", 8, "\1\0\0\0\0\0\0\0"},
-    /* one unsigned alternative makes both unsigned, whichever is taken */
+    /* an unsigned alternative makes both unsigned, regardless of the choice */
     {".global .u64 x = (1 ? -8 : 1) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\xff"},
     {".global .u64 x = (1 ? -8 : (.u64)1) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},
     {".global .u64 x = (0 ? (.u64)1 : -8) >> 1;", 8, "\xfc\xff\xff\xff\xff\xff\xff\x7f"},

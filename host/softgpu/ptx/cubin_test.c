@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cubins: what is read out of them, and that broken ones are refused without a read outside of the
- * file. The files are made here; those of nvcc, given as arguments, are checked the same way.
+ * Cubins: the metadata read from them, and refusal of broken files without a read outside the file.
+ * Files are built here; nvcc's files, given as arguments, are checked in the same way.
  */
 #include <elf.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void put(struct file *f, int i, const char *sect, uint32_t type, const vo
 static const uint8_t kernel_info[] = {
     4, 0x17, 12,   0, 0,   0, 0, 0, 1, 0, 8, 0, 0, 0xf0, 0x11, 0, /* parameter 1: at 8, 4 bytes */
     4, 0x17, 12,   0, 0,   0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x21, 0, /* parameter 0: at 0, 8 bytes */
-    3, 0x1b, 0xff, 0,                                             /* not looked at */
+    3, 0x1b, 0xff, 0,                                             /* ignored */
     4, 0x05, 12,   0, 128, 0, 0, 0, 2, 0, 0, 0, 1, 0,    0,    0, /* .maxntid 128, 2, 1 */
 };
 static const uint8_t module_info[] = {
@@ -146,7 +146,7 @@ static int parse(const uint8_t *data, size_t n, struct sg_module **m, struct sg_
     return sg_sass_parse(at_edge(data, n), n, "SASS 90", m, diag);
 }
 
-/* Uses everything that a program can ask for; false: something answers wrongly. */
+/* Makes every query that a program can make; false: an answer is wrong. */
 static bool use(struct sg_module *m)
 {
     static uint8_t memory[1 << 16];
@@ -273,7 +273,7 @@ static void test_refused(void)
         {8, offsetof(Elf64_Shdr, sh_size), 399, 8},
         {9, offsetof(Elf64_Shdr, sh_entsize), 1, 8},
         {9, 100, 9, 8},                        /* relocation over the end */
-        {9, 100 + 12, 5, 4},                   /* of a symbol that is not there */
+        {9, 100 + 12, 5, 4},                   /* of a missing symbol */
         {4, 100 + 2, 60000, 2},                /* record longer than its section */
         {6, 100 + 8, 5000, 2},                 /* parameter number */
         {6, 100 + 10, 40000, 2},               /* parameter offset */
@@ -324,7 +324,7 @@ static void test_unused(void)
 
 /* ---- parts that are not apart ---- */
 
-#define LONG 60000u /* bytes of the names' one string */
+#define LONG 60000u /* size of the string that contains all names, bytes */
 struct large {
     uint8_t *data;
     size_t n;
@@ -346,8 +346,8 @@ static uint32_t part(struct large *f, uint32_t type, uint32_t entsize, const voi
 }
 
 /*
- * nsyms kernels (or variables) whose names are suffixes of one string of so many bytes; nsect
- * sections with one name and one content.
+ * nsyms kernels (or variables) whose names are suffixes of a single string; nsect sections with equal
+ * names and contents.
  */
 static void make_overlaps(struct large *f, uint32_t string, uint32_t nsyms, bool vars, uint32_t nsect,
                           const char *sect, uint32_t type, const void *content, size_t n)
@@ -437,7 +437,7 @@ static void test_overlaps(void)
     overlap("a record of more parameters than there are", much, &f);
 }
 
-/* What nvcc made of tests-ptx/meta.cu. */
+/* nvcc's output for tests-ptx/meta.cu. */
 static void test_file(const char *path)
 {
     static uint8_t data[1 << 20];

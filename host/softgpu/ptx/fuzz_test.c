@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hostile text: pseudo-random changes of good PTX must be refused or accepted, never crash, and
- * whatever still decodes must run into nothing worse than a fault.
+ * Hostile text: pseudo-random changes of good PTX must be refused or accepted, never crash, and text
+ * that still decodes must run into nothing worse than a fault.
  *
- * fuzz_test [rounds [registers | FILE.ptx...]]: without files, a text of its own that has a bit of
- * everything; registers: only the exchanged ones. The sequence is the same each time.
+ * fuzz_test [rounds [registers | FILE.ptx...]]: without files, a built-in text with all kinds of
+ * instructions; registers: only exchanges registers. The sequence is the same each time.
  */
 #include "exec/exec_test.h"
 #include "memory/texture.h"
@@ -34,7 +34,7 @@ static const char sample[] =
     "ld.const.u8 %h3, [by+1];\nld.global.u64 %rd5, [tab+8];\nld.f32 %f3, [%rd5];\n"
     "vote.sync.ballot.b32 %r11, %p1, -1;\nst.global.f32 [%rd3], %f3;\nret;\n}\n";
 
-/* Textures and surfaces: any handle is one of two small ones, or none. */
+/* Textures and surfaces: a handle names one of two small objects, or none. */
 static const char textures[] =
     ".version 8.3\n.target sm_80, texmode_independent\n.address_size 64\n.global .texref tr;\n"
     ".global .surfref sr;\n.global .samplerref sm = { addr_mode_0 = clamp_to_edge, filter_mode = linear };\n"
@@ -209,7 +209,7 @@ static const char classes[] =
     "mbarrier.init.shared.b64 [%r2], 1;\nmbarrier.arrive.shared.b64 %rd4, [%r2];\n"
     "mbarrier.test_wait.shared.b64 %p1, [%r2], %rd4;\nst.global.u32 [%rd1], %r3;\nret;\n}\n";
 
-/* One to three registers become others, of whatever class. */
+/* Replaces one to three registers by registers of any class. */
 static size_t swap_registers(char *buf, size_t max, const char *src, size_t len)
 {
     static const char *const names[] = {"%p1", "%p3", "%h1", "%h2", "%r1",      "%r2",    "%r3",    "%r9",

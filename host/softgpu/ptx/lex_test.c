@@ -61,7 +61,7 @@ int main(void)
         text[0] = '{';
         for (uint32_t k = 1; k < n; k++)
             text[k] = some(40) < dense ? often[some(sizeof(often) - 1)] : rarely[some(sizeof(rarely) - 1)];
-        /* what follows is for the lexer to read: not part of what is compared */
+        /* further input of the lexer, not compared */
         if (n > 1 && some(2))
             text[n - 1] = '}';
         for (uint32_t k = 1; k + 1 < n; k++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The linker of PTX texts: what is shared, what stays private, what is refused. */
+/* The linker of PTX texts: shared names, private names, refusals. */
 #include "exec/exec_test.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What names mean: scopes, shadowing, ranges of registers, labels of scopes around, expanded
+/* Resolution of names: scopes, shadowing, ranges of registers, labels of enclosing scopes, expanded
    functions. */
 #include "exec/exec_test.h"
 

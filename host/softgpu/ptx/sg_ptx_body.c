@@ -253,7 +253,7 @@ static int parse_operands(struct sg_dec *d)
             return sg_dec_syntax(d, "an operand expected behind ','");
     }
     sg_lex_next(&d->l);
-    /* An emitter that looks for an operand that is not there finds none, not that of the instruction before. */
+    /* Cleared, so that an emitter never sees an operand of the previous instruction. */
     for (uint32_t i = d->nops; i < last; i++)
         d->ops[i].kind = SG_O_NONE;
     return 0;
@@ -441,7 +441,7 @@ static bool text_has(const char *p, const char *end, const char *what)
     return memmem(p, (size_t)(end - p), what, strlen(what)) != NULL;
 }
 
-/* Operations whose results depend on the mode of denormals, by what stands before the first '.'. */
+/* Operations whose results depend on the mode of denormals, by the part before the first '.'. */
 static bool has_mode(const char *name, size_t n)
 {
     static const char *const names[] = {"abs", "add", "cos", "cvt",  "div",  "ex2",  "fma",
@@ -460,8 +460,9 @@ static bool is_word(char ch)
 }
 
 /*
- * Does most of the floating point of a function flush denormals? The kernel then runs in that mode, and only the other
- * instructions change it: kernels often have a few of one kind (ex2.approx.ftz) among many of the other.
+ * True if most of a function's floating-point instructions flush denormals. The kernel then runs in that
+ * mode, and only the rest change it: kernels often have a few instructions of one kind (ex2.approx.ftz) among
+ * many of the other.
  */
 static bool flushes_most(const char *p, const char *end)
 {

@@ -226,7 +226,7 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     return d->err;
 }
 
-/* The parameters and results of a function as local variables of its frame; reg: registers of those in one. */
+/* The parameters and results of a function as local variables of its frame; reg: their registers, if any. */
 static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset,
                           uint32_t *reg)
 {
@@ -247,7 +247,7 @@ static int declare_locals(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n
     return 0;
 }
 
-/* Reads the registers of parameters from the frame, or writes those of results to it. */
+/* Reads the registers of parameters from the frame, or writes the registers of results to it. */
 static void transfer_registers(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const uint32_t *offset,
                                const uint32_t *reg, bool store)
 {

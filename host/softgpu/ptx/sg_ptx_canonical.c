@@ -28,7 +28,7 @@ struct canonical {
     uint8_t *kind;  /* per instruction */
     uint8_t *bits;  /* per register: some definition is not a number */
     uint8_t *dirty; /* per register: some definition may produce a non-canonical NaN */
-    uint8_t *seen;  /* ... its bits are looked at */
+    uint8_t *seen;  /* ... its bits are inspected */
     /* Copies by the register that they read (forward) or set: lists through instructions. */
     uint32_t *readers, *next_a, *next_b, *setters, *next_d;
     uint32_t *todo, ntodo;
@@ -375,7 +375,7 @@ static void renumber_values(struct canonical *x)
     }
 }
 
-/* True if there is anything to do. Most kernels that only move data need nothing. */
+/* True if the kernel needs canonical NaNs. Most kernels that only move data do not. */
 static bool has_work(struct canonical *x)
 {
     for (uint32_t i = 0; i < x->d->ninsns; i++)

@@ -102,7 +102,7 @@ static bool has_mod(const struct sg_opcode *oc, const char *words)
     return false;
 }
 
-/* True if a modifier or a type is one of n bytes of words. */
+/* True if a modifier or type occurs among n bytes of words. */
 static bool has_mod_or_type(const struct sg_opcode *oc, const char *words, size_t n)
 {
     for (uint32_t i = 0; i < oc->ntypes; i++)
@@ -114,7 +114,8 @@ static bool has_mod_or_type(const struct sg_opcode *oc, const char *words, size_
     return false;
 }
 
-/* The words of GATE and BOUND: "*" fits every instruction, "" those without modifiers; of groups, one of each. */
+/* The words of GATE and BOUND: "*" matches every instruction, "" instructions without modifiers; of
+   groups, one word of each. */
 static bool fits_words(const struct sg_opcode *oc, const char *words)
 {
     const char *part;
@@ -182,7 +183,7 @@ static bool mods_match(const char *list, const struct sg_opcode *oc)
     return taken == (1u << oc->nmods) - 1;
 }
 
-/* mad of f32 without a rounding, up to PTX .version 3.1, as ptxas has it (PTX ISA, "mad"). */
+/* mad of f32 without a rounding, up to PTX .version 3.1, as in ptxas (PTX ISA, "mad"). */
 static const struct form first_mad = {"mad", "f32", "ftz? sat?", 0, "tttt"};
 
 /* The row for this instruction whose .target is the lowest; *known: the opcode has rows at all. */
@@ -367,7 +368,7 @@ static bool in_space(const struct sg_dec *d, const struct sg_opnd *o)
     return o->symkind != SG_K_PARAM;
 }
 
-/* True if p|q stands where only one register may. */
+/* True if p|q stands where PTX allows only a single register. */
 static bool second_predicate(const struct sg_dec *d)
 {
     static const char bases[] = "setp|shfl|match|lop3|elect|tex|tld4";
@@ -378,7 +379,7 @@ static bool second_predicate(const struct sg_dec *d)
     return false;
 }
 
-/* Rules that depend on more than .target. Returns what is wrong, or NULL. */
+/* Rules that depend on more than .target. Returns the reason of a refusal, or NULL. */
 static const char *broken_rule(const struct sg_dec *d)
 {
     const struct sg_opcode *oc = &d->oc;

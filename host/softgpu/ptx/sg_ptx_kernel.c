@@ -115,7 +115,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     return r;
 }
 
-/* Decodes a kernel for blocks of whole rows, or (column) one thread wide. NULL: that is not possible. */
+/* Decodes a kernel for blocks of whole rows, or (column) one thread wide. NULL: not possible. */
 static struct sg_code *decode_special(struct sg_kernel *k, bool column)
 {
     struct sg_code *c = calloc(1, sizeof(*c));

@@ -133,7 +133,7 @@ static void lex_decimal_float(struct sg_lex *l)
     double v;
     char *end;
 
-    for (; l->p < l->end; l->p++) { /* to its end, however long: the rest is not looked at again */
+    for (; l->p < l->end; l->p++) { /* to its end, of any length: the rest is not scanned again */
         char c = *l->p;
 
         if (!(c >= '0' && c <= '9') && c != '.' && c != 'e' && c != 'E' &&
@@ -283,8 +283,8 @@ void sg_lex_opcode(struct sg_lex *l, char *buf, size_t size)
     sg_lex_next(l);
 }
 
-/* Skips what neither ends nor begins anything, 16 bytes at a time, and counts its lines: most of a library's
-   text is bodies of kernels that no program uses. */
+/* Skips text without delimiters, 16 bytes at a time, and counts its lines: most of a library's text is bodies
+   of unused kernels. */
 static void skip_plain(struct sg_lex *l)
 {
 #ifdef __SSE2__

@@ -546,7 +546,8 @@ static int emit_text(struct link *k)
         else
             ok = put_bytes(k, it->head, (size_t)(it->head_end - it->head)) &&
                  put_bytes(k, it->text, (size_t)(it->text_end - it->text));
-        /* A variable's text ends before the "," or ";" of the list; others have theirs. */
+        /* A variable's text ends before the "," or ";" of the list; texts of other items include their
+           end. */
         ok = ok && (it->name && !it->is_func ? put_bytes(k, ";\n", 2) : put_bytes(k, "\n", 1));
     }
     return ok ? 0 : link_nomem(k);

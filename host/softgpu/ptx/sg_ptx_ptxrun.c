@@ -11,7 +11,7 @@
 
 volatile uint64_t sg_mem_generation = 1;
 
-/* Nothing is executed here, so no address is ever good. */
+/* Nothing is executed here, so every address is refused. */
 bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
 {
     (void)mem;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes that a text declares: what does not fit is refused by name, and no product or sum of them
+ * Sizes that a text declares: variables that do not fit are refused by name, and no product or sum
  * wraps. A row of the unsized array below has 2^64 - 1 elements: with its size wrapped, the second
  * brace once began one byte in front of the variable, and its value was written there.
  */

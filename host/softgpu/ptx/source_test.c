@@ -65,7 +65,7 @@ static void lines(void)
     at_line("behind the end", t, 100000, NULL);
 }
 
-/* What was linked: each text has numbers of its own. */
+/* Linked texts: each has its own numbering of files. */
 static void linked(void)
 {
     const char *texts[] = {HEAD FUNC("a", ".loc 1 10 0\n" MARK(1)) ".file 1 \"a.cu\"\n",

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work grows as the text does. Texts that once took time by the square of their length: comments without an end,
- * each of which was looked for again, numbers
- * whose digits were looked at again from each of them, branches that all have one long list of
- * targets, registers that are each looked for in the whole kernel, loads whose like is looked for
- * in a whole block, constants that are looked for among all addresses, names and constants that all
- * fell into one place of a table. Each is read at two lengths, and the time of the longer one
- * compared with that of the shorter.
+ * Work is linear in the length of the text. Texts whose time was once quadratic: unterminated comments,
+ * each scanned to the end again; numbers rescanned from each digit; branches that share a long list of
+ * targets; a search of the whole kernel for each register, of the block for a load's equal, of all
+ * addresses for a constant; names and constants that collided in a table. Each is read at two lengths,
+ * and the times are compared.
  */
 #include "exec/exec_test.h"
 
@@ -17,7 +15,7 @@
 #define TIMES 8u     /* as long */
 #define MOST 28.0    /* times the work; by the square it would be 64 */
 #define SCOPED 8000u /* names looked up from within 250 scopes ... */
-#define DEEPER 4.0   /* ... in so many times the time, at most, of one scope */
+#define DEEPER 4.0   /* largest allowed ratio to the time with a single scope */
 #define TRIES 3      /* of which the best counts */
 
 static char text[24u << 20];
@@ -43,7 +41,7 @@ static void integers(unsigned n)
     digits(n, "\n");
 }
 
-/* None of them ends, and what stands before the ';' is skipped word by word. */
+/* None of the comments ends, and the text before the ';' is skipped word by word. */
 static void comments(unsigned n)
 {
     put(".visible .entry t()\n.pragma ", 0, 0);
@@ -69,7 +67,7 @@ static void lists(unsigned n)
     put("ret;\n}\n", 0, 0);
 }
 
-/* Each is set in two places, and on one way in none. */
+/* Each is set in two places, and on one path in none. */
 static void registers(unsigned n)
 {
     put(".visible .entry t()\n{\n.reg .pred %%p;\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\nmov.u32 %%r0, %%ctaid.x;\n"
@@ -84,7 +82,7 @@ static void registers(unsigned n)
     put("ret;\n}\n", 0, 0);
 }
 
-/* Loads in one block, each through a register of its own: where are others through the same? */
+/* Loads in a block, each through a different register: the search for loads through the same register. */
 static void loads(unsigned n)
 {
     put(".visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r;\n.reg .b64 %%rd, %%a<%u>;\nld.param.u64 %%rd, [p];\n"
@@ -192,7 +190,7 @@ static void ranges_deep(unsigned n)
 
 /* ---- names that have one FNV-1a hash, as the table of symbols once had it ---- */
 
-#define PIECES 14 /* of a name; each is one of two after which the hash is the same */
+#define PIECES 14 /* of a name; each is one of two strings that leave the hash equal */
 #define LETTERS 8
 
 static char piece[PIECES][2][LETTERS];

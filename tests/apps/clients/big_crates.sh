@@ -3,7 +3,7 @@
 
 cache=${VGPU_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vgpu-cuda}
 
-# took NAME SECONDS COMMAND...: runs it on the GPU, counts the lines of its tests.
+# took NAME SECONDS COMMAND...: runs COMMAND on the GPU, counts the result lines of its tests.
 took()
 {
     local name=$1 limit=$2 line text
@@ -19,7 +19,7 @@ took()
     done <<< "$text"
 }
 
-# crate NAME SECONDS: builds crates/NAME as its Cargo.lock says and runs it.
+# crate NAME SECONDS: builds crates/NAME with its Cargo.lock and runs it.
 crate()
 {
     local name=$1 limit=$2
@@ -33,7 +33,7 @@ crate()
         not_run "$name" "there is no cuBLAS or no NVRTC in $CUDA_HOME"
         return
     fi
-    # What is built names no GPU of this machine, which may have none.
+    # The build must not query this machine's GPU, which may not exist.
     if ! CARGO_HOME=$cache/cargo CUDA_HOME=$CUDA_HOME CUDA_PATH=$CUDA_HOME CUDA_COMPUTE_CAP=80 \
         PATH=$CUDA_HOME/bin:$PATH timeout "$limit" "${cargo[@]}" > "$log" 2>&1; then
         not_run "$name" "cargo does not build it here: $(grep -m 1 '^error' "$log" || tail -n 1 "$log")"
@@ -43,10 +43,10 @@ crate()
 }
 crate cudarc 1800
 
-# jar ARTIFACT SHA256 BYTES: where it is; the reason on standard error.
+# jar ARTIFACT SHA256 BYTES: prints the JAR's path; on failure the reason on standard error.
 jar() { /usr/bin/python3 -B "$here/../../../scripts/maven.py" "org.jcuda:$1" "$2" "$3" "$cache/downloads"; }
 
-# JCuda's libraries come out of its JAR; the one of the runtime has NVIDIA's libcudart 12.6 inside.
+# JCuda extracts its libraries from its JAR; the runtime's library contains NVIDIA's libcudart 12.6.
 jcuda_client()
 {
     local api natives

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Debian 12's CUDA 11 programs: BART, MAGMA, RELION, StarPU, NPP. Sourced by run.sh all.
 
-# bart_gpu SECONDS ARGUMENTS...: Debian's cuFFT 10.9 has PTX for its newest kernels alone, which it takes from capability 12.0 on.
+# bart_gpu SECONDS ARGUMENTS...: Debian's cuFFT 10.9 has PTX for its newest kernels only, used from capability 12.0 on.
 bart_gpu()
 {
     local limit=$1
@@ -10,7 +10,7 @@ bart_gpu()
     VGPU_SOFT_CC=12.0 on "$limit" bart "$@"
 }
 
-# bart_same NAME LIMIT PROCESSOR GPU: both are files of BART's; its tool says how much they differ (root mean square).
+# bart_same NAME LIMIT PROCESSOR GPU: BART's tool compares two of its files (root mean square of the difference).
 bart_same()
 {
     local error
@@ -23,7 +23,7 @@ bart_same()
     fi
 }
 
-# bart_pics NAME ARGUMENTS...: the same reconstruction on both; the last two are the data and the sensitivities.
+# bart_pics NAME ARGUMENTS...: a reconstruction on processor and GPU; the last two arguments are data and sensitivities.
 bart_pics()
 {
     local name=$1
@@ -62,8 +62,8 @@ bart_client()
     bart_same "non-linear inversion" 0.00005 nlinv_processor nlinv_gpu
 }
 
-# Programs of MAGMA, which check their results against the processor's. Sizes above MAGMA's limit below which it leaves
-# all to the processor.
+# MAGMA's programs check their results against the processor's. Sizes exceed the limit below which MAGMA computes on the
+# processor alone.
 magma_client()
 {
     local path text program arguments
@@ -105,7 +105,7 @@ sgeqrf_batched -N 40 --batch 8
 END
 }
 
-# StarPU's examples with one worker, the GPU: those that look at their results.
+# StarPU's examples that check their results, with the GPU as the only worker.
 starpu_client()
 {
     local text program arguments wanted
@@ -138,7 +138,7 @@ bcsr_data_interface::^
 END
 }
 
-# relion COMMAND...: OpenMPI and its plugins are where they were unpacked; a single process.
+# relion COMMAND...: runs a single process, with OpenMPI and its plugins from the unpacked packages.
 relion()
 {
     OPAL_PREFIX=$host/usr OMPI_MCA_btl=self OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 "$@"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# GStreamer's nvcodec. Sourced by run.sh all. It registers elements only where NVIDIA's libnvcuvid or libnvidia-encode is, and
-# libnvcuvid asks for a table of the driver that ours does not have: decoders are left out, the rest goes on.
+# GStreamer's nvcodec. Sourced by run.sh all. The plugin registers elements only beside NVIDIA's libnvcuvid or
+# libnvidia-encode. libnvcuvid needs a table of the driver that our libcuda lacks, so only decoders are missing.
 
-# gst LIBRARIES COMMAND...: with these libraries of NVIDIA's in reach, and its registry for them.
+# gst LIBRARIES COMMAND...: runs COMMAND with these NVIDIA libraries in the path and a registry of its own.
 gst()
 (
     export GST_PLUGIN_SCANNER=$libs/gstreamer1.0/gstreamer-1.0/gst-plugin-scanner GST_REGISTRY_FORK=no

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Numba's own tests of CUDA, each module in a process of its own. Sourced by run.sh all.
+# Numba's CUDA test suite, a process per module. Sourced by run.sh all.
 
-# What does not pass, and why: docs/results/clients.md.
+# Tests that fail, with reasons: docs/results/clients.md.
 numba_known="test_pinned_memory test_mapped_contextmanager test_pinned_contextmanager test_struct_model_type_arr \
 test_type_with_struct_data_model test_dump_bytecode test_invalid_array_type"
 
@@ -12,7 +12,7 @@ numba_tests()
     have "Numba's tests" numba || return
     numba_ready || { not_run "Numba's tests" "the toolkit has no libdevice"; return; }
     : > "$all"
-    # test_cuda_libraries has no test of its own, and the runner then takes all that Numba has.
+    # test_cuda_libraries contains no test, for which the runner would run all of Numba's.
     while read -r module; do
         numba_run 300 -m numba.runtests -v "$module" >> "$all" 2>&1 < /dev/null
     done < <(cd "$host/usr/lib/python3/dist-packages" && find numba/cuda/tests -name 'test_*.py' |

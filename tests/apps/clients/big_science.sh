@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # mumax3 and nvbandwidth. Sourced by run.sh all.
 
-# One spin in a field, without the other interactions: after a quarter of a period of precession
+# A single spin in a field, other interactions disabled: after a quarter period of precession
 # (2 pi / (gamma B), gamma 1.7595e11 rad/Ts) it points along y.
 mumax_client()
 {

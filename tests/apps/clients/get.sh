@@ -3,14 +3,14 @@
 #
 # get.sh OUT GROUP: unpacks the Debian packages of a group of groups.txt into OUT.
 #
-# The package lists are of our own: from where the machine's apt gets its packages, with the
-# components that these clients are in. Nothing is installed, no package's scripts run, the system's
-# configuration stays as it is. A package that stands for NVIDIA's driver and toolkit is said to be installed,
-# so that nothing depends on them. Exit status 1 and a reason on the last line: it cannot be had.
+# Uses package lists of its own, from the mirrors of the machine's apt, with the components that contain these
+# clients. Installs nothing, runs no package scripts and leaves the system's configuration alone. A dummy
+# package for NVIDIA's driver and toolkit counts as installed, so apt does not fetch them. Exit status 1 and a
+# reason on the last line: not available.
 set -u
 out=$1 group=$2
 here=$(cd "$(dirname "$0")" && pwd)
-# Lists and packages are shared by all clones (scripts/lib.sh: CACHE).
+# All clones share lists and packages (scripts/lib.sh: CACHE).
 apt=${VGPU_CACHE:-${XDG_CACHE_HOME:-${HOME:-$out}/.cache}/vgpu-cuda}/apt-clients
 export LC_ALL=C PATH=/usr/bin:/bin:/usr/sbin:/sbin
 unset APT_CONFIG
@@ -28,14 +28,14 @@ mkdir -p "$apt/lists-$suite/partial" "$apt/archives/partial" "$apt/none/partial"
 exec 9> "$apt/.lock"
 flock 9
 
-# The mirror is the one of the machine's own main component.
+# Uses the mirror of the machine's main component.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Component: main" 2> /dev/null |
     grep -v security | head -n 1)
 [ -n "$mirror" ] || die "apt has no mirror of Debian"
 keys=$(ls /usr/share/keyrings/debian-archive-keyring.gpg 2> /dev/null)
 echo "deb ${keys:+[signed-by=$keys] }$mirror $suite main contrib non-free" > "$apt/sources-$suite"
 
-# What stands in for the driver: no version of it is too old.
+# The driver's dummy package, with a version that satisfies every dependency.
 case $root in
 host) cat /var/lib/dpkg/status > "$apt/status-$root" ;;
 *) : > "$apt/status-$root" ;;

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# inside.sh ROOT COMMAND...: runs it in ROOT, in a mount namespace of its own, which sees the machine's /proc,
-# /dev, /tmp, the toolkit and the tree that this script is in, at the same paths. --test: can that be done?
+# inside.sh ROOT COMMAND...: runs COMMAND in ROOT, in a mount namespace with the machine's /proc, /dev, /tmp,
+# the toolkit and this script's tree at the same paths. --test: status 0 if this user can do so.
 set -u
 as=(unshare -m)
 [ "$(id -u)" = 0 ] || as=(unshare -U -r -m)

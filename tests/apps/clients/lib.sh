@@ -9,7 +9,7 @@ not_run() { skipped=$((skipped + 1)); echo "not run: $1: $2"; }
 host=$out/host
 libs=$host/usr/lib/x86_64-linux-gnu
 
-# have CLIENT GROUP: its packages are there, or `not run` says why not.
+# have CLIENT GROUP: true if its packages are available; otherwise `not run` gives the reason.
 have()
 {
     local why
@@ -19,7 +19,7 @@ have()
     return 1
 }
 
-# here_ COMMAND...: with what was unpacked beside the machine's own packages.
+# here_ COMMAND...: runs COMMAND with the unpacked packages beside the machine's own.
 here_()
 {
     env PATH="$out/bin:$host/usr/bin:$PATH" PYTHONPATH="$host/usr/lib/python3/dist-packages" PYTHONDONTWRITEBYTECODE=1 \
@@ -27,7 +27,8 @@ here_()
         HWLOC_PLUGINS_PATH="$libs/hwloc" HOME="$out/home" XDG_CACHE_HOME="$out/home/cache" "$@"
 }
 
-# starts CLIENT COMMAND...: it does, without any GPU; else `not run` says why not: what another machine has may not fit.
+# starts CLIENT COMMAND...: true if COMMAND starts, without a GPU; otherwise `not run` gives the reason, as unpacked
+# packages may not fit every machine.
 starts()
 {
     local client=$1
@@ -38,7 +39,7 @@ starts()
     return 1
 }
 
-# on SECONDS COMMAND...: the same with our GPU, over the socket. More SECONDS than any machine needs.
+# on SECONDS COMMAND...: the same with our GPU, over the socket. SECONDS is generous, to suit slow machines.
 on()
 {
     local limit=$1
@@ -47,7 +48,7 @@ on()
     here_ timeout "$limit" "$vgpu" run --gpu soft "$@"
 }
 
-# older COMMAND...: for `on`: the program sees the libcuda.so.1 of the driver of CUDA 12.4 (see older.py).
+# older COMMAND...: for `on`: the program sees libcuda.so.1 of CUDA 12.4's driver (see older.py).
 older()
 {
     if [ ! -e "$out/cuda12/libcuda.so.1" ] || [ "$build/userspace/libcuda/libcuda.so.1" -nt "$out/cuda12/libcuda.so.1" ]; then
@@ -58,7 +59,7 @@ older()
     fi
 }
 
-# lines CLIENT TEXT STATUS: a client of ours, which prints "ok NAME" and "wrong NAME".
+# lines CLIENT TEXT STATUS: counts the "ok NAME" and "wrong NAME" lines of our own client.
 lines()
 {
     local line
@@ -75,7 +76,7 @@ lines()
 # same NAME WANTED GOT
 same() { if [ -n "$2" ] && [ "$2" = "$3" ]; then ok "$1: $3"; else bad "$1" "'$3' instead of '$2'"; fi; }
 
-# inside ROOT COMMAND...: for `on`: the command in a root of its own (groups.txt: own), which sees the machine's
-# /proc, /dev, /tmp, the toolkit and this tree. Needs to be root or user namespaces.
+# inside ROOT COMMAND...: for `on`: runs COMMAND in a separate root (groups.txt: own) with the machine's /proc,
+# /dev, /tmp, the toolkit and this tree. Needs root or user namespaces.
 inside="$here/inside.sh"
 can_inside() { bash "$inside" --test 2> /dev/null; }

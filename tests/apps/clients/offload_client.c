@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * OpenMP on the GPU, as GCC compiles it: each result is compared with the processor's. One region a program (-DCASE=), but
- * for the last case: GCC's kernels reach every region of a program, so with many the software GPU calls instead of expanding.
+ * OpenMP on the GPU, as compiled by GCC: each result is compared with the processor's. Each program has a
+ * single region (-DCASE=), except for the last case: GCC's kernels reach every region of a program, so with
+ * many regions the software GPU calls functions instead of expanding them.
  */
 #include <math.h>
 #include <omp.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Programs that look at GPUs. Sourced by run.sh.
+# Programs that monitor GPUs. Sourced by run.sh.
 
 nvml_clients()
 {
@@ -57,7 +57,7 @@ nvtop_client()
 }
 nvml_clients
 
-# NVIDIA's own nvidia-smi, of a release older than the driver that is reported: the client holds a context meanwhile.
+# NVIDIA's nvidia-smi, of a release older than the reported driver, while the client holds a context.
 nvidia_smi()
 {
     local group release smi text rc
@@ -77,7 +77,7 @@ nvidia_smi()
 }
 nvidia_smi
 
-# Prometheus' own checker reads what `vgpu metrics` says; dcgm-exporter's label modelName is not as it likes labels.
+# Prometheus' checker reads the output of `vgpu metrics`; it dislikes dcgm-exporter's label modelName.
 promtool()
 {
     local checker=$out/prom/usr/bin/promtool text

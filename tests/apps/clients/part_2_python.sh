@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Numba and PyCUDA. Sourced by run.sh.
 
-# numba_ready: what it takes for a toolkit, and the library of a driver that it knows.
+# numba_ready: prepares the toolkit folder that Numba expects, and a libcuda of a driver version that it knows.
 numba_ready()
 {
-    # Not its libcudadevrt.a: this Numba's grid groups need functions that the one of CUDA 13 has not.
+    # Leaves out CUDA 13's libcudadevrt.a, which lacks functions that this Numba's grid groups need.
     mkdir -p "$out/cuda/nvvm" "$out/cuda/lib64"
     ln -sf "$CUDA_HOME"/lib64/libcudart.so* "$out/cuda/lib64/"
     ln -sfn "$libs" "$out/cuda/nvvm/lib64"
@@ -12,7 +12,7 @@ numba_ready()
     [ -e "$out/cuda/nvvm/libdevice/libdevice.10.bc" ] && older
 }
 
-# numba_run SECONDS ARGUMENTS...: python3 for Numba.
+# numba_run SECONDS ARGUMENTS...: runs python3 with Numba.
 numba_run()
 {
     local limit=$1
@@ -41,7 +41,7 @@ pycuda_client()
 
     have PyCUDA pycuda || return
     starts PyCUDA /usr/bin/python3 -B -W ignore -c 'import numpy, pytools' || return
-    # PyCUDA has nvcc make machine code of one GPU; here it gets PTX under the same name.
+    # PyCUDA has nvcc make machine code for one GPU; this wrapper gives it PTX under the same name.
     sed "s|@NVCC@|$CUDA_HOME/bin/nvcc|" "$here/nvcc.in" > "$out/bin/nvcc"
     chmod +x "$out/bin/nvcc"
     text=$(on 300 /usr/bin/python3 -B -W ignore "$here/pycuda_client.py" 2>&1)

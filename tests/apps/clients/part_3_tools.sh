@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
 # FFmpeg's filters, hashcat. Sourced by run.sh.
 
-# psnr FILE FILE: the smallest of all frames in dB, "inf" when equal.
+# psnr FILE FILE: prints the lowest value of all frames in dB, "inf" for equal files.
 psnr()
 {
     here_ "$host/usr/bin/ffmpeg" -nostdin -hide_banner -i "$1" -i "$2" -lavfi psnr -f null - 2>&1 |
         sed -n 's/.*PSNR.* min:\([^ ]*\).*/\1/p'
 }
 
-# filter NAME LEAST GPU_FILTERS CPU_FILTERS: four frames through both; at least so alike (dB; inf: equal).
+# filter NAME LEAST GPU_FILTERS CPU_FILTERS: four frames through both; LEAST: minimum PSNR, dB (inf: equal).
 filter()
 {
     local gpu=$out/work/gpu.y4m cpu=$out/work/cpu.y4m alike
@@ -47,7 +47,7 @@ ffmpeg_filters()
 }
 ffmpeg_filters
 
-# hashcat finds what it needs beside its program; kernels are compiled by NVRTC when it starts.
+# hashcat looks for its files beside its program, and compiles kernels with NVRTC at its start.
 hashcat_client()
 {
     local word=abz7 hash text place=$out/hashcat

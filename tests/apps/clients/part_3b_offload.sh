@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# GCC's OpenMP offloading: its libgomp plugin speaks to libcuda, links PTX with cuLink. Sourced by run.sh.
+# GCC's OpenMP offloading: the libgomp plugin uses libcuda directly and links PTX with cuLink. Sourced by run.sh.
 
-# offload NAME CASE: one region of offload_client.c.
+# offload NAME CASE: runs a region of offload_client.c.
 offload()
 {
     local gcc=$host/usr/lib/gcc/x86_64-linux-gnu/12 text
 
-    # Not with the toolkit in the path: its assembler does not know the GPUs of GCC's time.
+    # The toolkit is not in the path, since its assembler no longer knows the GPUs that this GCC targets.
     if ! here_ env PATH="$host/usr/bin:/usr/bin:/bin" LIBRARY_PATH="$gcc:$libs" \
         COMPILER_PATH="$gcc:/usr/lib/gcc/x86_64-linux-gnu/12:$host/usr/bin" \
         gcc-12 -B"$gcc" -O2 -fopenmp -foffload=nvptx-none "-DCASE=$2" -o "$out/work/offload" "$here/offload_client.c" \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# Some of the clients in a guest, in one boot. Sourced by run.sh.
+# Some of the clients in a guest, in a single boot. Sourced by run.sh.
 
-# frame FILTERS OPTIONS: the command that prints the sum of one frame behind them.
+# frame FILTERS OPTIONS: prints the command that checksums a filtered frame.
 frame()
 {
     echo "$host/usr/bin/ffmpeg -nostdin -hide_banner -loglevel error $2 -f lavfi -i testsrc2=size=160x120" \

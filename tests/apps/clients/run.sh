@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh OUT BUILD [all]: other people's programs, unmodified, on the software GPU; each result is compared with
-# the processor's or with what `vgpu smi` says. `all`: the big ones, too.
+# run.sh OUT BUILD [all]: unmodified third-party programs on the software GPU; each result is compared with the
+# processor's or with the output of `vgpu smi`. `all`: includes large programs.
 set -u
 out=$1 build=$2 what=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)

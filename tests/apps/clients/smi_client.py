@@ -94,7 +94,7 @@ code, text = smi("topo", "-m")
 check("topo -m", code == 0 and re.search(r"^GPU0\t X ", text, re.MULTILINE) is not None, text)
 code, text = smi("topo", "-p2p", "r")
 check("topo -p2p", code == 0 and re.search(r"^ GPU0\tX", text, re.MULTILINE) is not None, text)
-# What these need of NVML is documented nowhere; they must say so and end.
+# These options need undocumented parts of NVML; nvidia-smi must report so and exit.
 for what in "dmon", "pmon":
     code, text = smi(what, "-c", "1")
     check(f"{what}: says that it is not supported", code != 0 and text.startswith("Not supported on the device(s)"), text)

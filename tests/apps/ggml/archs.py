@@ -63,7 +63,7 @@ def run_arch(prefix, program, preload, name, env, timeout):
                  "took longer than %d s" % timeout if hung else "")
 
 
-# In the guest: each architecture in a process, as many at once as there are processors.
+# In the guest: a process per architecture, as many at once as there are processors.
 GUEST = """#!/bin/bash
 cd "$(dirname "$0")" || exit 1
 export VGPU_TEST_GPU_ONLY=1 LD_PRELOAD=%(preload)s

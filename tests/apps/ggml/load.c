@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into llama.cpp's test-llama-archs. The test expects ggml with its backends linked in;
- * the distributed one loads them, when somebody asks. And it computes its reference with four threads
- * that spin while they wait for each other, which takes minutes on two processors: one here. With
- * VGPU_TEST_GPU_ONLY=1 it is not shown the CPU as a device to test, which under an emulated processor is most
- * of the time; the reference is computed on the CPU all the same.
+ * Preloaded into llama.cpp's test-llama-archs. The test expects ggml with its backends linked in; the
+ * distributed ggml loads them on request. The test computes its reference with four threads that spin
+ * while they wait for each other, which takes minutes on two processors; here it gets one thread. With
+ * VGPU_TEST_GPU_ONLY=1 the CPU is hidden from the list of tested devices, which saves most of the time
+ * on an emulated processor; the reference is still computed on the CPU.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -35,7 +35,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model, struct ll
     return next(model, params);
 }
 
-/* Does the test itself ask, and not one of ggml's libraries, which need to see all devices? */
+/* True if the caller is the test itself; ggml's libraries need to see all devices. */
 static bool hides_cpu(const void *caller)
 {
     Dl_info self, from;

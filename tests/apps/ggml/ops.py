@@ -68,14 +68,14 @@ class Runner:
 
     def _process(self, cases, timeout, result):
         """One process. TIMEOUT: seconds for a case. Returns the cases that another must run."""
-        # A line at a time, so that a process that dies has said all that it knew.
+        # Line buffering, so that the output of a crashing process is complete.
         command = self.prefix + ["stdbuf", "-oL"] + self.command(["test", "-b", "CUDA0", "-o", ",".join(cases)])
         child = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, start_new_session=True)
         wanted, text, noise = set(cases), b"", []
         last, hung = time.monotonic(), False
         while True:
-            # The first case also waits for the start of everything.
+            # The first case's time includes the start of the process.
             ready = select.select([child.stdout], [], [], max(0.0, last + timeout - time.monotonic()))[0]
             data = os.read(child.stdout.fileno(), 65536) if ready else b""
             if not data:

@@ -24,17 +24,17 @@ import archs
 import ops
 import tables
 
-# Cases of an operation in `check`, evenly spread over those that the GPU's backend supports.
+# Number of cases per operation in `check`, evenly spread over those that the GPU's backend supports.
 SAMPLE = 8
-# Not in the sample: cases in which the reference on the CPU or the software GPU works for seconds.
+# Cases left out of the sample: the reference on the CPU, or the software GPU, takes seconds for each.
 SLOW = re.compile(r"(?<![\d.])\d{5,}|n=512,k=2048|n_mats=128|kv=(4096|8192)|LIGHTNING_INDEXER.*nb=512|be1=700"
                   r"|SSM_SCAN.*n_seq_tokens=\d{3}|=\[16,16,8192|=\[36,16,2457|=\[2304,64,64|=\[512,512")
-# ggml makes big tables at the first use of these types: their cases share a process.
+# ggml builds large tables at the first use of these types, so their cases share a process.
 TABLES = re.compile(r"iq[123]_")
 # Architectures in `check`: families that differ in their operations.
 SAMPLE_ARCHS = ["llama", "gpt2", "bloom", "qwen3moe", "mamba2", "t5", "deepseek2", "gemma3", "gpt-oss", "falcon-h1",
                 "qwen3next", "llada"]
-# In the guest, where the CPU may be emulated: test-llama-archs makes its weights and its reference there,
+# Fewer in the guest, whose CPU may be emulated: test-llama-archs computes its weights and its reference there,
 # which takes minutes.
 GUEST_CASES = 12
 GUEST_ARCHS = ["gpt2", "mamba2"]

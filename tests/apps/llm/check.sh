@@ -4,7 +4,7 @@
 # The short form: each type of weights over the socket, the client, one guest.
 #
 #   check.sh BUILD [PART...]    parts: verdict_line generator types waits client limits guest (default: all, in this order;
-#                               client, limits and guest compare with what types left)
+#                               client, limits and guest compare with the output of types)
 
 set -u
 BUILD=$(cd "${1:?}" && pwd) || exit 1
@@ -18,7 +18,7 @@ passed=0
 failed=0
 skipped=0
 
-# ok NAME / bad NAME REASON...: one test's end.
+# ok NAME / bad NAME REASON...: reports a test's result.
 ok()
 {
     passed=$((passed + 1))
@@ -31,7 +31,7 @@ bad()
     echo "FAIL: $1: ${*:2}"
 }
 
-# run NAME COMMAND...: the test passes when the command does; its output is in NAME.log.
+# run NAME COMMAND...: the test passes if COMMAND succeeds; its output goes to NAME.log.
 run()
 {
     if timeout 700 "${@:2}" > "$1.log" 2>&1 < /dev/null; then
@@ -42,7 +42,7 @@ run()
     fi
 }
 
-# The last line of the demo, from what llm_eval prints.
+# Checks the demo's last line, which is derived from llm_eval's output.
 verdict_line()
 {
     local logits="logits: 16 x 32000 compared, largest difference 0.0123, nmse 1.2e-06 (worst token 3e-06, limit 1e-04)"
@@ -87,7 +87,7 @@ types()
     done
 }
 
-# A decoded token waits twice at most: for its inputs, which are in another stream than the graph, and for the logits.
+# A decoded token waits at most twice: for its inputs, whose stream is not the graph's, and for the logits.
 waits()
 {
     local tokens counts=()
@@ -104,8 +104,8 @@ waits()
     fi
 }
 
-# graphs_and_pool NAME TRACE TOKENS: the trace for machines says that CUDA graphs and the VMM pool are on: a
-# graph is captured, made and launched for nearly each token, and the pool's memory is reserved and mapped.
+# graphs_and_pool NAME TRACE TOKENS: the machine-readable trace must show CUDA graphs and the VMM pool in use: a
+# graph captured, instantiated and launched for nearly every token, and the pool's memory reserved and mapped.
 graphs_and_pool()
 {
     if /usr/bin/python3 - "$2" "$3" > "$1.log" 2>&1 <<'END'
@@ -136,7 +136,7 @@ client()
     run socket_client "$VGPU" trace --gpu soft --totals --json client-trace.json "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 24 \
         --model "$OUT/models/tiny-f16.gguf" --prompt "$LLM/prompt.md" --save client.json
     graphs_and_pool client_graphs_and_pool client-trace.json 24
-    # Without a GPU it must say so, not use the CPU.
+    # Without a GPU it must report so instead of using the CPU.
     if timeout 200 "$node" "$LLM/client.mjs" --npm "$BUILD/npm" --tokens 4 --model "$OUT/models/tiny-f16.gguf" \
         --prompt "$LLM/prompt.md" > client_alone.log 2>&1; then
         bad client_without_gpu "it ran"

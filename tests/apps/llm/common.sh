@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-# What the scripts of this folder share; sourced with BUILD set.
+# Shared functions of this folder's scripts; sourced with BUILD set.
 
 LLM=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$LLM/../../../scripts/lib.sh"
 OUT=$BUILD/tests/apps/llm
 VGPU=$BUILD/userspace/vgpu/vgpu
 BACKENDS=$BUILD/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda
-# The build without CUDA: the reference cannot use a GPU by mistake.
+# The build without CUDA, so that the reference cannot use a GPU by mistake.
 CPU_BACKENDS=$BUILD/npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
-# libcudart and libcublas as NVIDIA ships them; libcuda.so.1 is put before by vgpu.
+# libcudart and libcublas as NVIDIA ships them; vgpu prepends libcuda.so.1's folder.
 export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# ggml starts a debugger when it gives up; the message is enough.
+# Keeps ggml from starting a debugger when it aborts; the message is enough.
 export GGML_NO_BACKTRACE=1
 
 # eval_cuda ARGS...: the command line of llm_eval on the CUDA backend, for vgpu to run.
@@ -26,8 +26,8 @@ eval_cpu()
     "$OUT/llm_eval" --backends "$CPU_BACKENDS" --device cpu --prompt "$LLM/prompt.md" "$@"
 }
 
-# compared OUTPUT: one line that says what llm_eval --follow compared and with which end; status 1: OUTPUT has no comparison.
-# The text of the answer says nothing: the weights are made from a seed.
+# compared OUTPUT: prints a line with the scope and result of llm_eval --follow's comparison; status 1: no comparison.
+# The answer's text is meaningless, as the weights are generated from a seed.
 compared()
 {
     local tokens logits

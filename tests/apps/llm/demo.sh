@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# A language model in a guest: node-llama-cpp with its distributed CUDA backend and NVIDIA's libcudart
-# and libcublas says tokens there, computed by the GPU of the host, and ggml's CPU backend on the
-# host computes them again.
+# A language model in a guest: node-llama-cpp, with its distributed CUDA backend and NVIDIA's libcudart
+# and libcublas, prints tokens computed by the host's GPU, and ggml's CPU backend on the host computes
+# them again for comparison.
 #
 #   demo.sh [--host] [--gpu soft|nvidia|auto] [--type f16|q8_0|q4_k|q4_0] [--size SIZE] [--tokens N] [BUILD]
 #
-# --host: over a unix socket, with no virtual machine. Exit status 0: the tokens came, and the logits are
-# those of the CPU.
+# --host: over a unix socket, without a virtual machine. Exit status 0: all tokens were printed, and the
+# logits match the CPU's.
 
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -45,7 +45,7 @@ rm -rf "$work"
 mkdir -p "$work"
 cd "$work" || exit 1
 
-# heartbeat: a line for each 15 s in which output.txt does not grow; until it is killed.
+# heartbeat: prints a line for each 15 s in which output.txt does not grow, until killed.
 heartbeat()
 {
     local size=0 now
@@ -64,7 +64,7 @@ say "model: $(basename "$model"), $(($(stat -c %s "$model") / 1000000)) MB, made
 client=("$node" "$here/client.mjs" --npm "$BUILD/npm" --model "$model" --prompt "$here/prompt.md"
     --tokens "$tokens" --save client.json)
 eval_cuda --model "$model" --tokens "$tokens" --quiet --save cuda.bin
-# In the guest, one boot for both: the client, then the same with the logits kept.
+# In a single boot of the guest: the client, then the same with its logits saved.
 cat > inside.sh <<END
 printf 'computed in: %s (Linux %s, %s CPUs, %s)\n' "\$(hostname)" "\$(uname -r)" "\$(nproc)" \
     "\$([ -e /dev/vgpu0 ] && echo /dev/vgpu0 || echo 'a unix socket to the host')"
@@ -78,7 +78,7 @@ if [ $where = guest ]; then
 else
     run=("$VGPU" run "${gpu[@]}")
 fi
-# Loading the model and the first token take a minute on an emulated CPU: silence is told from a hang.
+# Loading the model and the first token take a minute on an emulated CPU: the heartbeat shows that it is no hang.
 : > output.txt
 heartbeat &
 pulse=$!

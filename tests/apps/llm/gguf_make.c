@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes a small language model in the GGUF format: llama architecture, the tokenizer of one of
- * llama.cpp's vocabulary files, weights from a seeded generator. No weights have to be downloaded.
+ * llama.cpp's vocabulary files, weights from a seeded generator. No weights are downloaded.
  *
- * What makes it say something: the output row of a token is noise plus the embeddings of the tokens
- * that come before it in a text. So the model proposes words that follow each other there, and what
- * the layers compute (attention and feed-forward, random but of sane size) chooses between them. A
- * wrong result anywhere in the layers changes logits, and soon words.
+ * To make the output depend on the layers, the output row of a token is noise plus the embeddings of the
+ * tokens that precede it in a text. So the model proposes words that follow each other there, and the
+ * layers (attention and feed-forward, random but of sane size) choose between them. A wrong result
+ * anywhere in the layers changes logits, and soon words.
  */
 #include <getopt.h>
 #include <math.h>
@@ -26,7 +26,7 @@
 #define BYTE_TOKENS 3       /* token of byte 0, after unknown, begin and end */
 #define OUTPUT_NOISE 0.02f  /* per element: about 0.3 per logit at 256 elements */
 #define OUTPUT_FOLLOW 0.07f /* about 18 for a word that follows another at 256 elements */
-#define OUTPUT_AVOID 0.10f  /* keeps away from tokens that were said before */
+#define OUTPUT_AVOID 0.10f  /* repulsion from tokens already generated */
 #define MEMORY 4.0f         /* see add_memory() */
 
 struct size {
@@ -166,8 +166,8 @@ static void add_norm(struct model *m, const char *name)
 }
 
 /*
- * The first layer's values and output: what attention picks comes back as it was, MEMORY times. So
- * the state holds the tokens that were said before, and the output rows can keep away from them.
+ * The first layer's values and output: attention returns the picked embedding, times MEMORY. So the
+ * state holds the earlier tokens, and the output rows can avoid them.
  */
 static void add_memory(struct model *m, const char *values, const char *output)
 {
@@ -193,8 +193,8 @@ static void add_memory(struct model *m, const char *values, const char *output)
 
 /*
  * One layer. Deviations: a row of n weights of deviation g/sqrt(n) maps a state of variance 1 to
- * one of variance g*g. Queries and keys get 1.2 so that attention prefers some tokens; what attention
- * and feed-forward add to the state is smaller than the state, so that it stays sane over many layers.
+ * one of variance g*g. Queries and keys get 1.2 so that attention prefers some tokens; the terms that
+ * attention and feed-forward add are smaller than the state, which keeps it bounded over many layers.
  */
 static void add_layer(struct model *m, int layer)
 {
@@ -236,8 +236,8 @@ static void add_embeddings(struct model *m)
     add_tensor(m, "token_embd.weight", m->type, m->embeddings, m->s.embd, m->s.tokens);
 }
 
-/* The longest kept token that `text` begins with, or that of its first byte; its length in *used. Not
- * quite what the tokenizer does, which does not matter here: common words are one token in both. */
+/* The longest kept token that `text` begins with, or its first byte's token; its length in *used. The
+ * tokenizer differs slightly, which does not matter here: common words are one token in both. */
 static int longest_piece(const struct model *m, const char *text, size_t *used)
 {
     int best = BYTE_TOKENS + (unsigned char)text[0];
@@ -322,7 +322,7 @@ static void add_output(struct model *m)
     free(data);
 }
 
-/* Copies what the vocabulary file says about the tokenizer, arrays cut to the tokens that are kept. */
+/* Copies the tokenizer's fields of the vocabulary file, with arrays cut to the kept tokens. */
 static void add_tokenizer(struct model *m)
 {
     struct gguf_init_params none = {.no_alloc = true};

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The tests in the guest, one boot for all; check.sh has it run there. Each leaves NAME.log and a line
-# "NAME STATUS SECONDS" in guest.txt.
+# The tests inside the guest, in a single boot started by check.sh. Each test writes NAME.log and a line
+# "NAME STATUS SECONDS" to guest.txt.
 #
 #   guest.sh BUILD NODE
 
@@ -35,7 +35,7 @@ both()
 
 eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 24 --follow q4_0.bin
 in_guest guest_q4_0 "${EVAL[@]}"
-# Two processes at once, each with its model.
+# Two concurrent processes, each with its own model.
 export -f both eval_cuda
 export OUT LLM BACKENDS
 in_guest guest_two_at_once bash -c both

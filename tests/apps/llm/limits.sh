@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
 #
-# Wrong input and limits over the socket; sourced by check.sh. Each ends in the client's own error, the
-# trace names the call, doctor names the cause, and the next run works.
+# Wrong input and limits over the socket; sourced by check.sh. In each case the client reports its own
+# error, the trace names the call, doctor names the cause, and the next run works.
 
-# refused NAME STATUS CLIENT TRACE VERDICT DOCTOR COMMAND...: the command ends with STATUS, says CLIENT (an
-# extended regular expression: the client's own error), the trace of refusals says TRACE, and vgpu
-# doctor's verdict of it is VERDICT, with DOCTOR in what it says.
+# refused NAME STATUS CLIENT TRACE VERDICT DOCTOR COMMAND...: COMMAND must exit with STATUS and print CLIENT
+# (an extended regular expression: the client's own error), the trace of refusals must contain TRACE, and
+# vgpu doctor must give VERDICT, with DOCTOR in its text.
 refused()
 {
     local name=$1 status=$2 client=$3 trace=$4 verdict=$5 doctor=$6 rc
 
     shift 6
-    # In a shell of its own, which keeps "Aborted" to itself.
+    # A separate shell swallows the message "Aborted".
     (timeout 200 "$VGPU" run --gpu soft --trace=refusals "$@" > "$name.log" 2>&1 < /dev/null; exit $?) 2> /dev/null
     rc=$?
     if [ $rc != "$status" ]; then
@@ -23,7 +23,7 @@ refused()
     else
         ok "$name"
     fi
-    # A shell between them keeps "Aborted" to itself here, too.
+    # Here, too, a shell in between swallows "Aborted".
     (timeout 200 "$VGPU" doctor --gpu soft "$@" > "$name.doctor.log" 2>&1 < /dev/null; exit $?) 2> /dev/null
     if grep -q "^verdict: $verdict[ :]" "$name.doctor.log" && grep -Eq "$doctor" "$name.doctor.log"; then
         ok "${name}_doctor"
@@ -32,14 +32,14 @@ refused()
     fi
 }
 
-# After a limit: the same program with nothing in its way.
+# After a limit: the same program without it.
 next_run()
 {
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 8 --quiet --follow q4_0.bin
     run "$1" "$VGPU" run --gpu soft "${EVAL[@]}"
 }
 
-# killed_doctor: a client that is killed while it decodes is no fault of ours, and doctor says so.
+# killed_doctor: doctor must not blame vgpu for a client killed while it decodes.
 killed_doctor()
 {
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 64 --kill-after 8
@@ -60,12 +60,12 @@ memory()
         'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' out-of-memory 'bytes asked for, [0-9]+ of 16777216 left' "${EVAL[@]}"
     rm -f big.gguf
     next_run model_larger_than_memory_next_run
-    # cuBLAS asks for 64 MiB with the first product: ggml gives up in its own words.
+    # cuBLAS requests 64 MiB at the first product; ggml aborts with its own message.
     eval_cuda --model "$OUT/models/tiny-f16.gguf" --tokens 4
     VGPU_SOFT_MEMORY=$((24 << 20)) refused memory_ends_at_first_product 134 'CUDA error: the resource allocation failed' \
         'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' out-of-memory '67108864 bytes asked for' "${EVAL[@]}"
     next_run memory_ends_at_first_product_next_run
-    # A growing context: the client is told, frees, and its first context goes on as if nothing had been.
+    # A growing context: the client gets the error and frees memory; its first context keeps working.
     eval_cuda --model "$OUT/models/tiny-q4_0.gguf" --tokens 8 --grow --quiet --follow q4_0.bin
     VGPU_SOFT_MEMORY=$((64 << 20)) refused memory_ends_in_the_middle 0 "grow: [1-9].*memory was full" \
         'cuMemAlloc_v2\(.*= CUDA_ERROR_OUT_OF_MEMORY' ok 'cuMemAlloc_v2 gave CUDA_ERROR_OUT_OF_MEMORY, and the program went on' \
@@ -81,7 +81,7 @@ versions()
     next_run old_driver_next_run
 }
 
-# The CUDA backend without its PTX: what is left runs on other GPUs only.
+# The CUDA backend without its PTX: the remaining code runs on other GPUs only.
 sass_only()
 {
     local f
@@ -112,7 +112,7 @@ two_at_once()
     run socket_two_at_once "$VGPU" run --gpu soft /bin/bash two.sh
 }
 
-# children PID: it and all processes below it.
+# children PID: prints PID and all its descendants.
 children()
 {
     local child
@@ -123,8 +123,8 @@ children()
     done
 }
 
-# killed NAME VICTIM COMMAND...: starts COMMAND, waits until it decodes (its output names the device and
-# a token), kills the process below it whose command line has VICTIM; nothing of it is left.
+# killed NAME VICTIM COMMAND...: starts COMMAND, waits until it decodes (its output names the device and a
+# token), and kills its descendant with VICTIM in the command line; no process or memory may remain.
 killed()
 {
     local name=$1 victim=$2 pid all p left i

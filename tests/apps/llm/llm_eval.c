@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Evaluates a prompt and greedy tokens with libllama on one of ggml's backends, and compares the
- * logits with those of another run: --save on the one, --follow on the other. Following takes the
- * tokens of the saved run, so that one flipped near-tie does not end the comparison.
+ * logits with another run's: --save in the first run, --follow in the second. The second run uses the
+ * tokens of the first, so that a flipped near-tie does not end the comparison.
  *
  * Exit status: 0 done (and, with --follow, equal within --nmse), 1 not equal, 2 something failed.
  */
@@ -24,8 +24,8 @@
 #define MAGIC 0x31474f4c4d4c4c00u /* "\0LLMLOG1" */
 #define MAX_PROMPT 4096           /* tokens */
 
-/* What stands in a saved file before the tokens (prompt, then generated) and the logits of each
- * generated token (`vocab` floats: those from which it was chosen). */
+/* Header of a saved file, followed by the tokens (prompt, then generated) and the logits of each
+ * generated token (`vocab` floats, from which the token was chosen). */
 struct saved_header {
     uint64_t magic;
     uint32_t vocab, prompt, generated, reserved;
@@ -308,7 +308,7 @@ static void read_saved(struct run *r, llama_token **tokens, float **logits)
     }
 }
 
-/* How far the greatest logit is above the next one. */
+/* Distance of the greatest logit from the second greatest. */
 static double margin(const float *v, int n)
 {
     int best = greatest(v, n);
@@ -321,7 +321,7 @@ static double margin(const float *v, int n)
     return (double)v[best] - next;
 }
 
-/* Says how far this run's logits are from the saved one's; true: within the limit. */
+/* Prints the distance of this run's logits from the saved run's; true: within the limit. */
 static bool compare(const struct run *r, const float *other)
 {
     double square = 0, norm = 0, largest = 0, worst = 0, closest = INFINITY;

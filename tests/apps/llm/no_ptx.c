@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies a library without the PTX in its fat binaries: what is left is machine code (SASS) only, as in
- * builds for certain GPUs. The entries stay where they are, with a kind that no driver knows.
+ * Copies a library without the PTX in its fat binaries: only machine code (SASS) is left, as in builds
+ * for certain GPUs. The entries stay in place, with a kind that no driver knows.
  *
  *   no_ptx FROM TO
  *
- * Exit status 0: at least one entry of PTX was taken out; their number is printed.
+ * Exit status 0: at least one PTX entry was removed; prints their number.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static uint64_t get64(const uint8_t *p)
 }
 
 /* One container of at most `size` bytes: header (16 bytes: magic, version, header size, size of the
- * rest), then entries (kind, ..., header size at 4, payload size at 8). The number taken out. */
+ * rest), then entries (kind, ..., header size at 4, payload size at 8). Returns the number removed. */
 static long take_out(uint8_t *p, size_t size)
 {
     uint64_t end, at = 16;

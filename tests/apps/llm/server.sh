@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Starts llama-server and asks it by HTTP over the loopback interface.
+# Starts llama-server and queries it by HTTP over the loopback interface.
 #
 #   server.sh LLAMA_SERVER MODEL
 #
-# Prints the answer's text. Exit status 0: it answered. The server's log is server.log.
+# Prints the answer's text. Exit status 0: the server answered. The server's log is server.log.
 
 set -u
 port=$((20000 + $$ % 10000))
 
-# ask REQUEST-LINE [BODY]: one request; prints the whole answer.
+# ask REQUEST-LINE [BODY]: sends a request and prints the whole response.
 ask()
 {
     local body=${2:-}

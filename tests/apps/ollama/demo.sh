@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Ollama in a guest, asked from the host: serves there, leads a port of this machine to it, creates a model and
-# shows its tokens as they come.
+# Ollama in a guest, queried from the host: starts the server there, forwards a port of this machine to it,
+# creates a model and prints its tokens as they arrive.
 #
 #   demo.sh [--host] [--gpu soft|nvidia|auto] [--port PORT] [--keep] --model GGUF BUILD
 #
-# --host: over a unix socket, with no virtual machine. --port: of this machine, on 127.0.0.1 only (default: the first
-# free one from 11434 on). --keep: goes on serving until Ctrl-C. Exit status 0: the tokens came from the GPU.
+# --host: over a unix socket, without a virtual machine. --port: port of this machine, on 127.0.0.1 only (default: the
+# first free port from 11434 on). --keep: serves until Ctrl-C. Exit status 0: the GPU computed the tokens.
 
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -33,7 +33,7 @@ CUDA_HOME=${CUDA_HOME:-$("$SCRIPTS/find-cuda.sh" --where)}
 export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GGML_NO_BACKTRACE=1 OLLAMA_NO_CLOUD=1
 
-# taken PORT: whether somebody listens there.
+# taken PORT: true if a process listens on PORT.
 taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2> /dev/null; }
 if [ -z "$port" ]; then
     port=11434
@@ -48,11 +48,11 @@ work=$BUILD/demo-ollama
 rm -rf "$work"
 mkdir -p "$work/home"
 cd "$work" || exit 1
-# One answer ends after so many tokens, as the model never does.
+# Number of tokens per answer; the model itself never stops.
 printf 'FROM %s\nPARAMETER num_predict 48\nPARAMETER temperature 0\n' "$model" > Modelfile
 cat > inside.sh <<END
 export HOME=$(printf %q "$work/home") OLLAMA_HOST=127.0.0.1:$inner
-# Ollama gives a GPU 30 s to start in; where the CPU is emulated, that takes a second attempt, with the files in memory.
+# Ollama gives a GPU 30 s to start; an emulated CPU needs a second attempt, with the files cached.
 for attempt in 1 2 3; do
     $(printf %q "$ollama") serve > serve.log 2>&1 &
     server=\$!
@@ -85,7 +85,7 @@ server=$!
 trap 'kill $server 2> /dev/null; wait $server 2> /dev/null' EXIT
 trap 'exit 130' INT TERM
 shown=0
-# Until the model is there, or all has ended.
+# Waits until the model exists or Ollama has exited.
 while :; do
     alive=1
     kill -0 $server 2> /dev/null || alive=

@@ -144,7 +144,7 @@ def guest(port, command):
         connections[number].start()
 
     threading.Thread(target=relay, args=(pipe, connections, connect), daemon=True).start()
-    # The number 2, not the file: what the command says is seen at once.
+    # Bypasses Python's buffers, so that the command's output appears at once.
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 

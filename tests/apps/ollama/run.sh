@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh OUT BUILD MODELS [all]: Ollama over the socket, its tokens compared with those of its CPU backend; `all`: in
-# a guest, too. `not run` where Ollama is not built, as building it takes minutes.
+# run.sh OUT BUILD MODELS [all]: Ollama over the socket, its tokens compared with those of its CPU backend; `all`: also in
+# a guest. Prints `not run` unless Ollama has been built, which takes minutes.
 set -u
 out=$1 build=$2 models=$3 what=${4:-}
 here=$(cd "$(dirname "$0")" && pwd)
 vgpu=$build/userspace/vgpu/vgpu
 unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA_VISIBLE_DEVICES
-# Ollama reads its settings from the environment: none of the user's.
+# Ollama reads its settings from the environment; the user's are removed.
 for name in $(compgen -e OLLAMA_) $(compgen -e LLAMA_ARG_); do unset "$name"; done
 passed=0 failed=0 skipped=0
 export LC_ALL=C
@@ -16,7 +16,7 @@ export LC_ALL=C
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 not_run() { skipped=$((skipped + 1)); echo "not run: $1: $2"; }
 
-# session WAY LIMIT COMMAND... -- ARGS...: one session's lines, with WAY before each name.
+# session WAY LIMIT COMMAND... -- ARGS...: prints a session's lines, with WAY before each name.
 session()
 {
     local way=$1 limit=$2 line status command=()
@@ -53,7 +53,7 @@ elif ! VGPU_BUILD=$build "$here/../../../scripts/ollama.sh" --there || [ ! -e "$
 else
     mkdir -p "$out"
     export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    # ggml starts a debugger when it gives up; the message is enough.
+    # Keeps ggml from starting a debugger when it aborts; the message is enough.
     export GGML_NO_BACKTRACE=1
     if session cpu 600 -- --cpu "$out/cpu.json"; then
         session socket 900 "$vgpu" run --gpu soft -- --compare "$out/cpu.json"

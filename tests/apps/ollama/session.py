@@ -21,9 +21,9 @@ import urllib.request
 
 PROMPT = "The host reads the call"
 TOKENS = 12
-# What test-backend-ops allows one matrix product, here for the logarithms of the probabilities.
+# Tolerance of test-backend-ops for a matrix product, applied to the logarithms of probabilities.
 TOLERANCE = 5e-4
-# More than any machine needs: where the guest's CPU is emulated, programs start ten times slower.
+# Generous limit: with an emulated guest CPU programs start ten times slower.
 PATIENCE = 400
 
 
@@ -42,7 +42,7 @@ class Server:
         self.address = f"http://127.0.0.1:{port}"
         home = os.path.join(options.work, "home")
         os.makedirs(home, exist_ok=True)
-        # No proxy: everything here is on the loopback interface. No cloud: it would be asked at the start.
+        # No proxy, as all connections use the loopback interface. No cloud, which Ollama would query at its start.
         self.environment = dict(os.environ, HOME=home, OLLAMA_HOST=f"127.0.0.1:{port}", OLLAMA_NO_CLOUD="1",
                                 OLLAMA_KEEP_ALIVE="-1", NO_PROXY="127.0.0.1", no_proxy="127.0.0.1", **environment)
         self.environment.pop("OLLAMA_MODELS", None)
@@ -144,7 +144,7 @@ def same(got, wanted):
             error += (logs[text] - other_logs[text]) ** 2
             size += other_logs[text] ** 2
         if token != other:
-            # A near tie: both are likely here and there. What follows is another text.
+            # A near tie: both tokens are likely in both runs, and the texts differ from here on.
             tie = [abs(log[token] - log[other]) if token in log and other in log else 9 for log in (logs, other_logs)]
             if max(tie) > 0.05:
                 raise Failed(f"token {at} is {token!r} instead of {other!r}: {tie}")
@@ -257,7 +257,7 @@ class Session:
         self.loaded(["tiny-f16"])
         self.server.command("stop", "tiny-f16")
         self.server.wait("end of the other runner", lambda: not self.server.runners())
-        # The process is gone; its worker on the host ends after it.
+        # The process has exited; its worker on the host ends later.
         self.server.wait("free memory", lambda: self.memory() == 0)
         return f"{loaded} MiB, then 0"
 
@@ -282,7 +282,7 @@ class Session:
             try:
                 again = said(self.server.generate("tiny-f16"))
             except (urllib.error.HTTPError, Failed):
-                # Ollama may still count on the one that is gone.
+                # Ollama may still send requests to the exited runner.
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.2)

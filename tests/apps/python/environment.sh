@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 #
 # environment.sh make|path [torch|jax|libraries|cudf|transformers]: the virtual environment of requirements.txt, or of
-# requirements-NAME.txt, in the cache that clones share. Of transformers: a folder of packages, for another Python.
+# requirements-NAME.txt, in the cache that clones share. For transformers: a folder of packages for another Python.
 #
-# make: makes it where it is missing, and prints its path. path: prints the path; exit status 1: it is not there.
-# Python is the distribution's, with its venv module. pip takes wheels only, each with the SHA-256 that is pinned, and
-# installs nothing into the system. Several callers at once wait for each other.
+# make: creates a missing environment and prints its path. path: prints the path; exit status 1: it does not exist.
+# Uses the distribution's Python with its venv module. pip accepts only wheels, each with its pinned SHA-256, and
+# installs nothing into the system. Concurrent callers wait for each other.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../../scripts/lib.sh"
@@ -24,10 +24,10 @@ transformers) size="30 MB" ;;
 *) size="600 MB" ;;
 esac
 sum=$(sha256sum "$list" | cut -c 1-12)
-# A list may have the wheels of another Python,
+# A list may name wheels for another Python,
 target=$(sed -n 's/^# target: //p' "$list")
 place=$CACHE/python-clients/${name:+$name-}${target:-$version}-$sum
-# or of one Python only.
+# or for a single Python.
 only=$(sed -n 's/^# python: //p' "$list")
 if [ -n "$only" ] && [ "$only" != "$version" ]; then
     echo "requirements-$name.txt is for Python $only; this is $version" >&2
@@ -43,7 +43,7 @@ make)
     mkdir -p "$CACHE/python-clients"
     exec 9> "$CACHE/python-clients/.lock"
     flock 9
-    # pip unpacks beside its downloads: a small /tmp would not do.
+    # pip unpacks beside its downloads, for which /tmp may be too small.
     mkdir -p "$CACHE/python-clients/tmp"
     export TMPDIR=$CACHE/python-clients/tmp
     if [ ! -e "$place/.complete" ]; then

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh OUT BUILD: each *_client.py with its package, unmodified, on the software GPU over the socket, and three of them
-# in a guest. `not run` where the packages have not been fetched, each environment for itself.
+# run.sh OUT BUILD: each *_client.py with its unmodified package, on the software GPU over the socket, and three of them
+# in a guest. Prints `not run` for each environment whose packages have not been fetched.
 set -u
 out=$1 build=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,13 +12,13 @@ unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0 skipped=0
 
-# client NAME LIBRARIES [NAME=VALUE...]: its tests; LIBRARIES are put into the library path.
+# client NAME LIBRARIES [NAME=VALUE...]: runs its tests with LIBRARIES in the library path.
 client()
 {
     local name=$1 libraries=$2 line status
 
     shift 2
-    # Kernels that an earlier run has compiled are not taken: compiling is part of the test.
+    # Kernels compiled by an earlier run are not reused: compiling is part of the test.
     rm -rf "$out/$name"
     mkdir -p "$out/$name"
     env -u CUDA_HOME -u CUDA_PATH LD_LIBRARY_PATH="$libraries" HOME="$out/$name" XDG_CACHE_HOME="$out/$name" "$@" \
@@ -37,7 +37,7 @@ client()
     fi
 }
 
-# guest NAME...: the same clients in a guest, all in one boot.
+# guest NAME...: the same clients in a guest, in a single boot.
 guest()
 {
     local name line file rc
@@ -74,7 +74,7 @@ guest()
     done
 }
 
-# environment NAME: finds it (place).
+# environment NAME: sets `place` to its path.
 environment()
 {
     if place=$(bash "$here/environment.sh" path "$1" 2> /dev/null); then
@@ -98,7 +98,7 @@ else
     if environment ""; then
         client bindings ""
         client cupy "$CUDA_HOME/lib64"
-        # It links with the toolkit's libnvJitLink.
+        # Links with the toolkit's libnvJitLink.
         client numba "$CUDA_HOME/lib64"
         client warp ""
         guest bindings warp numba
@@ -111,7 +111,7 @@ else
     fi
     if environment libraries; then
         client nvmath ""
-        # It opens libcublas.so.12.
+        # Opens libcublas.so.12.
         client ctranslate2 "$(dirname "$(find "$place" -name libcublas.so.12 | head -n 1)")"
     fi
     if environment cudf; then

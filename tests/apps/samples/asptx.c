@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library's function behind this one. */
+/* The library's function that this one wraps. */
 static void *next(const char *name)
 {
     void *f = dlsym(RTLD_NEXT, name);

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# check.sh SAMPLES OUT TOP_BUILD [OPTION...] [SAMPLE...]: runs run.py where the samples and what it takes are
-# there; otherwise says what is missing.
+# check.sh SAMPLES OUT TOP_BUILD [OPTION...] [SAMPLE...]: runs run.py if the samples and its tools exist; otherwise
+# names the missing part.
 set -u
 samples=$1
 out=$2

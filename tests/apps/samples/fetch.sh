@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# NVIDIA's cuda-samples at the commit whose results are in docs/results/cuda-samples.md, in the cache, and the check on
-# them: `make test-all` runs it.
+# Fetches NVIDIA's cuda-samples into the cache, at the commit of docs/results/cuda-samples.md, and checks them. Run by
+# `make test-all`.
 #
 #   fetch.sh [MAKE-ARGUMENT...]       for example SAMPLES=vectorAdd
 #
-# Environment: CUDA_SAMPLES, a checkout that is there (any commit); VGPU_SAMPLES_URL and
+# Environment: CUDA_SAMPLES, an existing checkout (any commit); VGPU_SAMPLES_URL and
 # VGPU_SAMPLES_COMMIT, another repository and commit.
-# A repository that cannot be reached gives "not run" and success.
+# An unreachable repository gives "not run" and success.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,7 @@ not_run()
     exit 0
 }
 
-# checkout FOLDER: that commit, without history.
+# checkout FOLDER: checks out the commit, without history.
 checkout()
 {
     git init -q "$1" && git -C "$1" fetch -q --depth 1 "$URL" $COMMIT && git -C "$1" checkout -q FETCH_HEAD

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# nvcc for the samples: their CMakeLists ask for SASS of nine architectures; here it is PTX of one,
-# which is what the software GPU runs and takes a tenth of the time. What else they ask for stays.
-# SAMPLES_ARCH: the virtual architecture, default 80. An image asked for as SASS only
-# (-cubin) or for a newer virtual architecture alone stays as it was asked for.
+# nvcc for the samples. Their CMakeLists request SASS for nine architectures; this wrapper compiles PTX for a
+# single one, which the software GPU runs, in a tenth of the time. Other options pass unchanged.
+# SAMPLES_ARCH: the virtual architecture, default 80. A request for SASS alone (-cubin), or for a newer virtual
+# architecture alone, also passes unchanged.
 arch=${SAMPLES_ARCH:-80}
 args=() cubin=
 for arg; do

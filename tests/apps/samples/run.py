@@ -68,7 +68,7 @@ class Samples:
         self.nvvm = opt.extra and os.path.isdir(os.path.join(opt.extra, "nvvm"))
         self.env = dict(os.environ, SAMPLES_NVCC=os.path.join(opt.cuda, "bin/nvcc"),
                         CUDA_HOME=opt.cuda, LC_ALL="C")
-        # The toolkit may lie where the loader does not look.
+        # The toolkit may lie outside the loader's search path.
         places = [os.path.join(opt.cuda, "lib64")] + ([os.path.join(opt.extra, "lib")] if opt.extra else [])
         self.libraries = ":".join(places + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
         if opt.extra:
@@ -191,7 +191,7 @@ class Samples:
                 f.write("$ %s\n" % shlex.join([os.path.basename(program)] + args))
                 f.flush()
                 before = f.tell()
-                # Line by line, so that the log of a run that is ended has what it said.
+                # Line buffering, so that the log of a killed run is complete.
                 p = subprocess.Popen([self.opt.vgpu, "run", "--gpu", self.opt.gpu, "stdbuf", "-oL"]
                                      + before_it + [program] + args,
                                      cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=f,

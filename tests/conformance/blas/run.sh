@@ -3,8 +3,8 @@
 #
 # run.sh BUILD TOP_BUILD check|table
 #
-# check: every case over the socket, as the device is by default.
-# table: each case also for capabilities that cuBLAS may be told (VGPU_SOFT_LIBRARY_CC), and writes
+# check: every case over the socket, with the device's default settings.
+# table: each case also for further capabilities reported to cuBLAS (VGPU_SOFT_LIBRARY_CC), and writes
 # docs/results/cublas.md.
 set -u
 build=$1
@@ -30,7 +30,7 @@ if [ "$3" = check ]; then
     exit $rc
 fi
 
-# CAPABILITY: NAME RESULT DETAIL of each case into BUILD/table.CAPABILITY; refusals with the worker's reason.
+# CAPABILITY: writes NAME RESULT DETAIL of each case to BUILD/table.CAPABILITY; refusals with the worker's reason.
 column() {
     cc=$1
     [ "$cc" = default ] && unset VGPU_SOFT_LIBRARY_CC || export VGPU_SOFT_LIBRARY_CC="$cc"

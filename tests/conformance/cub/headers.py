@@ -35,7 +35,7 @@ def known_types():
     for line in TYPES.split("\n"):
         for part in line.split(":"):
             words = part.split()
-            # words that belong together are the ones of C's own types
+            # multi-word names of C's basic types
             if words and words[0] in ("unsigned", "signed", "long"):
                 names.add(" ".join(words))
             else:

@@ -62,7 +62,7 @@ def wrong_row(row, cases, texts):
         text = texts[seen]
     else:
         return f'no case {seen}'
-    # Names may be put together by a macro: then the part behind MAXIMUM_ is what the file says.
+    # A macro may assemble names, so that the file contains only the part after MAXIMUM_.
     short = re.sub(r'^CU_DEVICE_ATTRIBUTE_MAXIMUM_', '', pattern)
     return None if re.search(r'\b' + stem(pattern) + r'\b', text) or re.search(r'\b' + stem(short) + r'\b', text) else \
         f'{seen} does not name it'

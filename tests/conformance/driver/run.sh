@@ -5,8 +5,8 @@
 #
 # Runs the conformance suite (a) on the provider alone and (b) through libcuda and the backend over
 # the socket, and compares the two outputs line by line. With --gpu nvidia the provider is the
-# host's own libcuda.so.1 and every difference is printed, call by call. What (b) needs comes from
-# the build folder; when a part is not built, that way is `not run` and says which part.
+# host's own libcuda.so.1 and every difference is printed, call by call. (b) uses the build folder;
+# if a part is missing there, (b) is `not run` and the missing part is named.
 # The last line sums checks over all programs: `conform: N passed, M failed, K skipped`.
 set -u
 gpu=soft
@@ -53,7 +53,7 @@ add() { # FILE STATUS
     skipped=$((skipped + $5))
 }
 
-# NAME WAY PROGRAM [ARGS]: runs it the given way; prints what failed and what was not run.
+# NAME WAY PROGRAM [ARGS]: runs PROGRAM the given way; prints failures and skips.
 one() {
     name=$1
     way=$2
@@ -85,7 +85,7 @@ compare() {
     if [ ! -f "$out/$1.direct" ] || [ ! -f "$out/$1.socket" ]; then
         return
     fi
-    # Only checks: what the device prints by itself (a failed assert) has no fixed place among them.
+    # Compares checks only: the device's own messages (a failed assert) have no fixed place among them.
     grep -E '^[a-z0-9_]+\.[^ ]+ ' "$out/$1.direct" >"$out/$1.a"
     grep -E '^[a-z0-9_]+\.[^ ]+ ' "$out/$1.socket" >"$out/$1.b"
     if [ "$gpu" = nvidia ]; then # undefined cases exist only on our side
@@ -103,7 +103,7 @@ compare() {
     fi
 }
 
-# Each refused call is named once in the trace, with a reason.
+# The trace must name each refused call once, with a reason.
 trace() {
     log=$out/trace
     VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" not_supported module_wrong_image module_sass_only \
@@ -117,7 +117,7 @@ trace() {
             bad=1
         fi
     done
-    # ... and each refused image with what is wrong with it.
+    # ... and each refused image with its fault.
     refused=$(grep -c '\] cuModuleLoadData(.* = CUDA_ERROR' "$log")
     explained=$(grep -c 'why cuModuleLoadData: ..*' "$log")
     if [ "$refused" -lt 8 ] || [ "$explained" -lt "$refused" ]; then
@@ -138,7 +138,7 @@ trace() {
     fi
 }
 
-# The line of a failed device assert goes to standard error, and never among the program's output.
+# The line of a failed device assert goes to standard error, never into the program's output.
 assert_line() {
     log=$out/assert
     timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" sticky_assert >"$log.out" 2>"$log.err"
@@ -151,7 +151,7 @@ assert_line() {
     fi
 }
 
-# The software GPU's own log is a file that workers write to, although they may write to no other.
+# The software GPU's log is the only file that workers may write to.
 soft_log() {
     log=$out/soft_log
     rm -f "$log.file"
@@ -166,7 +166,7 @@ soft_log() {
     fi
 }
 
-# NAME COMMAND...: the suite once more in other circumstances; its output must be that of the socket.
+# NAME COMMAND...: reruns the suite under different conditions; the output must equal the socket's.
 again() {
     log=$out/$1
     name=$1
@@ -184,8 +184,8 @@ again() {
     fi
 }
 
-# What the description says that calls make and end is true, and after each case nothing that it made is left: the worker
-# said nothing else.
+# Calls create and destroy the objects that their description names, and no case leaves an object behind: the worker's
+# audit is silent.
 audited() {
     log=$out/audited
     VGPU_TEST_AUDIT=1 timeout 600 "$vgpu" run --verbose --gpu "$gpu" "$build/conform" >"$log" 2>"$log.err"
@@ -197,7 +197,7 @@ audited() {
     fi
 }
 
-# What the software GPU lacks is forwarded to a provider that has it: the backend's test provider.
+# Calls that the software GPU lacks are forwarded to a provider that has them: the backend's test provider.
 provider() {
     log=$out/provider
     sock=$(mktemp -d "${TMPDIR:-/tmp}/conform.XXXXXX") || return
@@ -220,7 +220,7 @@ provider() {
     add "$log" $status
 }
 
-# Green contexts where there are as many multiprocessors as on a GPU.
+# Green contexts with a GPU's number of multiprocessors.
 many_sms() {
     for way in direct socket; do
         log=$out/many_sms.$way
@@ -242,7 +242,7 @@ many_sms() {
     fi
 }
 
-# Each case that traps.md names is there.
+# Each case named in traps.md exists.
 traps() {
     LD_LIBRARY_PATH=$build/soft${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$build/conform" --list >"$out/cases" 2>/dev/null
     missing=$(grep -o '`[a-z0-9_]*`' "$(dirname "$0")/traps.md" | tr -d '`' | sort -u |
@@ -256,7 +256,7 @@ traps() {
     fi
 }
 
-# Each attribute of cuda.h has a case that sees its effect, or a reason why there is none.
+# Each attribute of cuda.h has a case that checks its effect, or a reason for having none.
 attributes() {
     header=${CUDA_HOME:-/usr/local/cuda}/include/cuda.h
     if [ ! -f "$header" ]; then
@@ -343,15 +343,15 @@ case $ways in
     [ "$gpu" != soft ] || soft_log
     [ "$gpu" != soft ] || provider
     [ "$ways" != 'direct socket' ] || [ "$gpu" != soft ] || many_sms
-    # Every system call may be interrupted, every call is traced.
+    # System calls are interrupted at random, and every call is traced.
     again disturbed env CONFORM_ALARM=1 VGPU_TRACE="$out/disturbed.trace"
-    # After each call the worker looks whether what it made is there and what it ended is not.
+    # After each call the worker checks that created objects exist and destroyed objects do not.
     audited
-    # All threads and the worker share one processor: a lost wake-up shows as a case that takes long.
+    # All threads and the worker share a processor: a lost wake-up shows as a slow case.
     again one_processor env CONFORM_LIMIT=12 taskset -c 0
     ;;
 esac
-# Every backend says so when its accounts are wrong as its last client goes.
+# Every backend reports wrong accounts when its last client leaves.
 if grep -q 'accounts are wrong' "$out"/*; then
     echo "FAIL: conservation: $(grep -h 'accounts are wrong' "$out"/* | head -n 3)"
     failed=$((failed + 1))

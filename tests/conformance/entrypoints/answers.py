@@ -20,11 +20,11 @@ import os
 import re
 import sys
 
-# What NVIDIA's driver was seen to answer.
+# Observed answers of NVIDIA's driver.
 PROBED = {
     ('cuMemGetInfo_v2', 'context', 'free=NULL'),   # OptiX asks for one of the two
     ('cuMemGetInfo_v2', 'context', 'total=NULL'),
-    # The rest: 580.159 on an H200, by the conformance suite.
+    # The rest: 580.159 on an H200, observed by the conformance suite.
     ('cuMemAllocAsync', 'context', 'bytesize=0'),
     ('cuMemAllocFromPoolAsync', 'context', 'bytesize=0'),
     ('cuDeviceSetMemPool', 'context', 'dev=4711'),
@@ -47,23 +47,23 @@ PROBED = {
                   'cuLibraryUnload', 'cuModuleLoadData', 'cuModuleLoadDataEx', 'cuModuleLoadFatBinary',
                   'cuModuleUnload')
      for mode in ('global', 'thread-local', 'relaxed', 'blocking')}
-# What the probed calls have in common: rules that the software GPU and our libcuda follow, and where they are guesses.
-#   NULL first       an output that is NULL is INVALID_VALUE before cuInit and without a context, too. Probed for all calls
-#                    of libraries and kernels that the driver was asked (there a handle that is NULL is INVALID_HANDLE
-#                    likewise, as for the linker's calls but cuLinkCreate); guess: cuKernelGetLibrary and
-#                    cuLibraryGetUnifiedFunction. Elsewhere some calls do and some do not: those that were seen to.
+# Rules common to the probed calls, which the software GPU and our libcuda follow, and their guesses.
+#   NULL first       a NULL output is INVALID_VALUE, also before cuInit and without a context. Probed for all probed calls of
+#                    libraries and kernels (where a NULL handle is INVALID_HANDLE in the same way, as in the linker's calls
+#                    except cuLinkCreate); guess: cuKernelGetLibrary and cuLibraryGetUnifiedFunction. Other calls vary, and
+#                    follow the probe.
 #   outputs are 0    cuMemAlloc, cuMemAllocManaged, cuMemHostAlloc, cuMemGetInfo, cuMemGetAddressRange, cuModuleGetGlobal,
-#                    cuDeviceTotalMem and cuIpcGetEventHandle write their outputs where they fail, too: probed. That it is 0
-#                    that they write is a guess, as are cuMemAllocPitch and cuMemAllocHost.
-#   nothing copied   copies of no byte succeed, whatever the other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
-#                    guess for the other copies of rows, arrays, volumes. A context that is NULL is the current one: probed
-#                    for the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
-#   Not followed, though probed: driver-580-kept.tsv, with the reasons.
+#                    cuDeviceTotalMem and cuIpcGetEventHandle write their outputs on failure, too: probed. The value 0 is a
+#                    guess, as are cuMemAllocPitch and cuMemAllocHost.
+#   nothing copied   copies of 0 bytes succeed with any other arguments: probed for cuMemcpy2D, cuMemcpyAtoD, cuMemcpyPeer,
+#                    guess for the other copies of rows, arrays, volumes. A NULL context is the current context: probed for
+#                    the destination of cuMemcpyPeer, guess for its source and for cuMemcpyPeerAsync.
+#   Probed but not followed: driver-580-kept.tsv, with the reasons.
 DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
-# What the programming guide says of objects of another context, and the manual of calls during a capture; the calls
-# by a part of their names.
+# Rules of the programming guide for objects of another context, and of the manual for calls during a capture; calls are
+# given by a part of their names.
 FOREIGN = (
     ('cuLaunchKernel|cuLaunchCooperativeKernel$', 'hStream', SHORT + 'INVALID_HANDLE'),
     ('cuEventRecord', '', SHORT + 'INVALID_HANDLE'),

@@ -17,13 +17,13 @@ sys.dont_write_bytecode = True
 import header as hdr  # noqa: E402
 import parse  # noqa: E402
 
-# Handles that are numbers to the C compiler.
+# Handle types that are integers in C.
 NUMBER_HANDLES = {'CUtexObject', 'CUsurfObject', 'CUmemGenericAllocationHandle',
                   'CUgraphConditionalHandle'}
 
 
-# Pointers to what is not const and yet read, by the parameter's name; with a part of the call's name where
-# the same name is an output of other calls. Counts of lists are read and written.
+# Non-const pointers that are inputs, by parameter name; with a part of the call's name where the same name is
+# an output of other calls. Counts of lists are read and written.
 READ = [(re.compile(call), set(names.split())) for call, names in (
     ('', 'ctxCreateParams options optionValues jitOptions jitOptionsValues libraryOptions libraryOptionValues '
          'userData p osHandle addr dataSizes attributes launchParamsList globalAddress resources nbGroups '

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# run.sh BUILD TOP_BUILD: the walk on the provider alone and over the socket, and the two compared.
-# ... and the first with the committed table of answers.
+# run.sh BUILD TOP_BUILD: runs the walk on the provider alone and over the socket and compares the two, and the
+# former with the committed table of answers.
 # The last line: `api: N passed, M failed, K skipped`.
 set -u
 build=$1
@@ -34,11 +34,11 @@ not_run() { # NAME REASON
     skipped=$((skipped + 1))
 }
 
-# WAY COMMAND...: the walk's failures are printed; its last line has the numbers.
+# WAY COMMAND...: prints the walk's failures; the walk's last line has the counts.
 walk() {
     way=$1
     shift
-    # Some calls write files: they get a folder for it.
+    # Some calls write files, so they run in a folder of their own.
     rm -rf "$out/files"
     mkdir "$out/files"
     (cd "$out/files" && "$@") >"$out/walk.$way" 2>"$out/walk.$way.err"
@@ -55,7 +55,7 @@ if [ -e "$libcuda" ]; then
     status=$?
     cat "$out/names"
     ok "the names of the driver API in all places" $status
-    # The same against the newest cuda.h there is, of the package of the newest runtime.
+    # The same against the newest cuda.h available, from the newest runtime's package.
     read -r spec hash bytes < <(awk '$2 == "cudart" { line = $3 " " $4 " " $5 } END { print line }' \
         "$here/../runtimes/runtimes.txt")
     if place=$(bash "$here/../runtimes/fetch.sh" "$spec" "$hash" "$bytes" 2>"$out/why"); then
@@ -69,7 +69,7 @@ if [ -e "$libcuda" ]; then
     else
         not_run "names of the newest cuda.h" "$(tail -n 1 "$out/why")"
     fi
-    # ... and that a name which is missing in one place is noticed there.
+    # ... and that a missing name is detected.
     for place in protocol/cuda_calls.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
         protocol/cuda_symbols.tsv:/^cuCtxGetFlags/d userspace/libcuda/testdata/dlsym_cublas.txt:s/^cuLaunchKernel$/cuMemMops/; do
         rm -rf "$out/broken"
@@ -92,14 +92,14 @@ if [ -e "$soft/libcuda.so.1" ]; then
     status=$?
     cat "$out/answers"
     ok "the answers are those of the table" $status
-    # ... and an answer that is another one, or wrote more, is noticed.
+    # ... and that a different answer, or one that wrote more bytes, is detected.
     for change in '/^cuMemAlloc_v2 context (dptr=NULL)/s/VALUE/HANDLE/' '/^cuMemAlloc_v2 context (bytesize=0)/s/$/ wrote dptr:0-0/'; do
         sed "$change" "$out/walk.provider alone" >"$out/walk.broken"
         "$PYTHON" "$here/answers.py" check "$out/walk.broken" "$here/answers.tsv" >"$out/answers.broken"
         [ $? -eq 1 ] && [ "$(grep -c '^FAIL: cuMemAlloc_v2 context' "$out/answers.broken")" = 1 ]
         ok "another answer is noticed: $change" $?
     done
-    # ... and those of NVIDIA's driver, but for the differences whose reasons are kept.
+    # ... and NVIDIA's answers, except for differences with a recorded reason.
     "$PYTHON" "$here/answers.py" differ "$here/answers.tsv" "$here/driver-580.tsv" "$here/driver-580-kept.tsv"
     ok "the answers are those of driver 580, or differ for a reason" $?
     for change in '/^cuMemAlloc_v2\tcontext/s/INVALID_VALUE/NOT_FOUND/' 's/^cuCtxGetId\tcontext\tINVALID_CONTEXT\(.*ctx=another kind\)/cuCtxGetId\tcontext\tCONTEXT_IS_DESTROYED\1/'; do

@@ -3,7 +3,7 @@
 #
 # run.sh BUILD TOP_BUILD check|table PROGRAM...
 #
-# Each case of each program over the socket, a process of its own. table also writes
+# Runs each case of each program over the socket, in its own process. table also writes
 # docs/results/cuda-libraries.md between its two marks.
 set -u
 build=$1

@@ -4,10 +4,9 @@
 # fetch.sh PACKAGE==VERSION SHA256 BYTES: prints the folder of an unpacked package of NVIDIA's from the Python
 # package index.
 #
-# Packages are kept in the cache that clones share (VGPU_CACHE, XDG_CACHE_HOME, ~/.cache); what is there is not
-# fetched again. No package's scripts run, nothing is installed. From where, and how what was fetched is verified:
-# scripts/pypi.py. Exit status 1 and a reason on the last line of standard error: it cannot be had. Several callers
-# at once wait for each other.
+# Packages stay in the cache that clones share (VGPU_CACHE, XDG_CACHE_HOME, ~/.cache) and are fetched only once. No
+# package's scripts run, nothing is installed. Source and verification: scripts/pypi.py. Exit status 1 and a reason
+# on the last line of standard error: not available. Concurrent callers wait for each other.
 set -u
 spec=$1 hash=$2 bytes=$3
 export LC_ALL=C
@@ -26,7 +25,7 @@ if [ "$(cat "$place/.sha256" 2> /dev/null)" = "$hash" ]; then
 fi
 python=/usr/bin/python3
 [ -x $python ] || python=python3
-# Without an answer for that long the index counts as out of reach: there are many packages to ask for.
+# Time without an answer after which the index counts as unreachable; short, since there are many packages.
 export PIP_DEFAULT_TIMEOUT=${PIP_DEFAULT_TIMEOUT:-15}
 wheel=$($python -B "$pypi" "${spec%%==*}" "$hash" "$bytes" "$cache") || exit 1
 new=$(mktemp -d "$cache/new.XXXXXX") || die "cannot write to $cache"

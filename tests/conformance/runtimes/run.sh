@@ -3,7 +3,7 @@
 #
 # run.sh BUILD TOP_BUILD check|all|table: NVIDIA's libraries of runtimes.txt, over the socket.
 #
-# check: every runtime three ways; NVRTC of three series. all: every part of every series, and three in a guest.
+# check: every runtime in three ways; NVRTC of three series. all: every part of every series, and three in a guest.
 # table: the same as all, and writes docs/results/runtimes.md.
 set -u
 out=$(cd "$1" && pwd)
@@ -35,7 +35,7 @@ if [ -n "$missing" ]; then
     exit 0
 fi
 
-# library SERIES PART: the path of the package's library, downloaded where it is not there. Else a reason in why.
+# library SERIES PART: prints the path of the package's library, downloading it if necessary; on failure sets why.
 library()
 {
     local spec hash bytes place
@@ -44,7 +44,7 @@ library()
     find "$place" -name "lib$2.so.1*" ! -name '*.alt.*' | head -n 1
 }
 
-# cells FILE: the parts that FILE has lines of, each with what it came to, tabs between.
+# cells FILE: prints each part named in FILE with its result, separated by tabs.
 cells()
 {
     awk -F ': ' '$1 ~ /^(ok|FAIL) / { part = $1; sub(/^[a-zA-Z]* /, "", part); if (!(part in was)) order[++n] = part; was[part] }
@@ -78,7 +78,7 @@ over_socket()
     tried "$name" "$series" socket "$work/trace" $rc "$work/output"
 }
 
-# in_guest SERIES: the runtime, NVRTC and cuBLAS in a virtual machine, which sees the cache.
+# in_guest SERIES: the runtime, NVRTC and cuBLAS in a virtual machine with access to the cache.
 in_guest()
 {
     local series=$1 rc
@@ -116,7 +116,7 @@ for series in $(awk '$2 == "cudart" { print $1 }' "$here/runtimes.txt"); do
     over_socket "libcudart $series" "$series" "$out/client" "$cudart" ${ptx:+"$ptx"}
     grep -h '^ptx' "$work/output" | sed "s/^ptx /$series\tptx\tisa\t/" >> "$work/cells"
     CUDA_MODULE_LOADING=EAGER over_socket "libcudart $series, eager loading" - "$out/client" "$cudart" ${ptx:+"$ptx"}
-    # Any driver of the same major version serves a runtime of it, and every newer one.
+    # A driver serves every runtime of its own or an older major version.
     VGPU_DRIVER_VERSION=$((${series%.*} * 1000)) \
         over_socket "libcudart $series, driver ${series%.*}.0" - "$out/client" "$cudart" ${ptx:+"$ptx"}
     [ "$mode" = check ] && continue

@@ -12,8 +12,8 @@
  * not unpack a line "FAIL: ...". --opcodes: adds up instruction spellings, "LIBRARY ARCH SPELLING
  * COUNT". Exit status 1 when something failed.
  *
- * The containers are read here by a walker of its own, not by the one of the software GPU: what that
- * one would overlook is counted.
+ * Containers are read by an independent walker instead of the software GPU's, so that entries which the
+ * latter would overlook are counted.
  */
 #include "ptx/ptx.h"
 
@@ -33,7 +33,7 @@
 
 volatile uint64_t sg_mem_generation = 1;
 
-/* Nothing is executed here, so no address is ever good. */
+/* Nothing is executed here, so every address is refused. */
 bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
 {
     (void)mem;

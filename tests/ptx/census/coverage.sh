@@ -3,10 +3,10 @@
 #
 # coverage.sh BUILD SOFTGPU_BUILD PTXGEN SOFTGPU_SOURCE
 #
-# Does every instruction spelling of ggml and cuBLAS (tests-ptx/spellings.txt) occur in a test that compares
-# its result with a reference of its own? Collects the PTX that those tests run: opcode tests, loads and
-# stores, matrices, order, whole kernels, what nvcc made of tests-ptx, and random programs. Each spelling
-# without a test is a failure that names it. Last line: "coverage: N passed, M failed, K skipped".
+# Checks that every instruction spelling of ggml and cuBLAS (tests-ptx/spellings.txt) occurs in a test with an
+# independent reference. Collects the PTX of those tests: opcodes, loads and stores, matrices, order, whole
+# kernels, nvcc's output for tests-ptx, and random programs. Each spelling without a test is a failure that
+# names the spelling. Last line: "coverage: N passed, M failed, K skipped".
 set -u
 build=$1
 softgpu=$2

@@ -4,10 +4,10 @@
 # run.sh BUILD check|table
 #
 # check: decodes every kernel of libggml-cuda.so, libcublas and libcublasLt; each architecture of each
-# library is one test, which fails when a kernel does not decode or when there is none.
-# table: the same, then the other libraries of the toolkit for information, and writes
-# docs/results/ptx-census.md. VGPU_GGML_CUDA names libggml-cuda.so; otherwise it is the one of the
-# npm package that scripts/npm.sh installs.
+# library is a test, which fails if a kernel does not decode or if there are no kernels.
+# table: the same, then the toolkit's other libraries for information, and writes
+# docs/results/ptx-census.md. VGPU_GGML_CUDA: path of libggml-cuda.so; default: the copy in the npm package
+# that scripts/npm.sh installs.
 set -u
 build=$1
 mode=$2
@@ -29,7 +29,7 @@ if [ -z "$ggml" ]; then
     ggml=${VGPU_BUILD:-$top/build}/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda/libggml-cuda.so
 fi
 
-# NAME FILE: into BUILD/NAME.out, one line per architecture, and BUILD/NAME.ops.
+# NAME FILE: writes BUILD/NAME.out, a line per architecture, and BUILD/NAME.ops.
 census() {
     if [ ! -e "$2" ]; then
         not_run "$1" "$2 is not there"
@@ -57,7 +57,7 @@ for name in $must; do
     done <"$build/$name.out"
 done
 
-# The list from which tests are made must have all that occurs.
+# The list from which tests are generated must contain every spelling that occurs.
 if [ $skipped = 0 ]; then
     list=$top/host/softgpu/tests-ptx/spellings.txt
     for name in $must; do cut -f 3 "$build/$name.ops"; done | sort -u >"$build/found"
@@ -71,7 +71,7 @@ if [ $skipped = 0 ]; then
     fi
 fi
 
-# The survey of wheels counts the fat binaries of a library as census does; and its own test.
+# The survey of wheels must count a library's fat binaries as census does; then its own test.
 if python3 "$here/wheels_test.py" >"$build/wheels.log" 2>&1; then
     echo "wheels: $(grep -c '^ok' "$build/wheels.log") of fat binaries made for it"
     passed=$((passed + 1))

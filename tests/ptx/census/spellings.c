@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds instructions by the form of statements alone: inside braces, what follows ";", "{", "}" or a
- * label's ":" and an optional guard "@p", when it begins with a lower-case letter.
+ * Finds instructions by the form of statements alone: inside braces, text that follows ";", "{", "}" or
+ * a label's ":" and an optional guard "@p", and begins with a lower-case letter.
  */
 #include "spellings.h"
 

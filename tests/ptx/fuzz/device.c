@@ -18,8 +18,8 @@ static unsigned nallocs;
 #define ALIGN 256u
 
 /*
- * FZ_GUARD=1: each block ends (but for its alignment) at a page that cannot be accessed, and begins behind
- * one. Native code does not ask AddressSanitizer; this stops it.
+ * FZ_GUARD=1: each block ends (except for its alignment) at an inaccessible page, and begins behind one.
+ * Detects accesses by native code, which AddressSanitizer does not instrument.
  */
 static uint8_t *guarded(size_t size, size_t *mapped, uint8_t **map)
 {

@@ -33,7 +33,7 @@ uint32_t fz_byte(void); /* of the input */
 uint64_t fz_number(unsigned bytes);
 uint64_t fz_pick(unsigned type, unsigned role); /* a handle */
 void fz_put(uint16_t call, const void *args, uint32_t size, uint32_t slot, uint64_t context);
-void fz_call(uint16_t n); /* with fields as the input says */
+void fz_call(uint16_t n); /* with fields from the input */
 bool fz_replied(uint32_t slot);
 void fz_learn(const struct vgp_call_fields *c, uint32_t slot);
 uint64_t fz_context(void); /* the first one; 0: none */

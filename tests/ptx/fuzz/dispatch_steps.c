@@ -53,7 +53,8 @@ void fz_answer_image(int broker, const struct vgb_msg *m)
     vgb_close(&fd);
 }
 
-/* Offers an image by its hash, or by another one, then sends some or all of its bytes, also where it is there. */
+/* Offers an image by its hash or a wrong hash, then sends some or all of its bytes, even if it is already
+   known. */
 void fz_offer(void)
 {
     static struct {
@@ -84,7 +85,7 @@ void fz_offer(void)
     }
 }
 
-/* A stream captures calls without a reply, and mostly ends its capture; those that are refused lose it. */
+/* A stream captures calls without a reply, and mostly ends its capture; refused calls invalidate it. */
 void fz_capture(void)
 {
     static const uint16_t posts[] = {

@@ -29,7 +29,7 @@ const char *__ubsan_default_options(void)
 extern char cntrs_begin[] __asm__("__start___sancov_cntrs");
 extern char cntrs_end[] __asm__("__stop___sancov_cntrs");
 
-/* Whole pages of the counters are shared with the processes to come; what is on them stays. */
+/* Whole pages of the counters are shared with later processes, and keep their contents. */
 void fz_share_counters(void)
 {
     uintptr_t from = ((uintptr_t)cntrs_begin + 4095) & ~(uintptr_t)4095,
@@ -46,7 +46,8 @@ void fz_share_counters(void)
     free(copy);
 }
 
-/* What is not in whole shared pages, all of it in a small program: a process that comes to its end leaves it here. */
+/* Counters outside whole shared pages (in a small program all of them): an exiting process copies them
+   here. */
 static uint8_t *left;
 
 static void leave_counters(void)
@@ -99,7 +100,7 @@ int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size),
     return 0;
 }
 
-static unsigned stacks; /* that were said */
+static unsigned stacks; /* already reported */
 
 static void say_stack(int sig)
 {

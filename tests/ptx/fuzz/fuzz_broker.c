@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everybody that the broker does not trust against it: the guest on its control queue, QEMU over vhost-user,
- * workers on their sockets. An input is a sequence of steps of these three, after a beginning that an honest
- * QEMU would make (most inputs), or none.
+ * All untrusted peers against the broker: the guest on its control queue, QEMU over vhost-user, workers on
+ * their sockets. An input is a sequence of steps of these three, after an honest QEMU's set-up (most inputs)
+ * or without it.
  *
- * Each input has a process of its own, since the broker keeps its state in variables. Its workers are processes
- * that sleep; what they say is the input's. A report of a sanitizer, an end by a signal, or a broker that does not
- * come back from an event is a finding.
+ * Each input has its own process, since the broker keeps its state in variables. Its workers are sleeping
+ * processes, whose messages come from the input. A sanitizer's report, death by a signal, or a broker that
+ * does not return from an event is a finding.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -42,7 +42,7 @@
 #define NUM 16u
 #define WORKERS_MAX 32u
 #define STEPS_MAX 120
-#define LIMIT_S 120 /* of one input; other work shares the machine */
+#define LIMIT_S 120 /* of one input; generous, as the machine is shared */
 #define IMAGES 4u
 #define IMAGE_SIZE (VGP_BLOB_OFFER + 4096u)
 
@@ -74,7 +74,7 @@ static void bytes(void *to, size_t n)
         *p = (uint8_t)byte();
 }
 
-/* ---- workers: what the pool starts ---- */
+/* ---- workers, as started by the pool ---- */
 
 static struct {
     int sock;    /* the worker's end */
@@ -84,7 +84,7 @@ static struct {
 static unsigned nworkers;
 static int last_pair = -1;
 
-/* In front of the C library's: keeps the other end of what the pool gives its workers. */
+/* Overrides the C library's function: keeps the other ends of the sockets that the pool gives its workers. */
 int socketpair(int domain, int type, int protocol, int pair[2])
 {
     int r = (int)syscall(SYS_socketpair, domain, type, protocol, pair);
@@ -168,7 +168,7 @@ static void worker_step(void)
 
 /* ---- images ---- */
 
-/* Image k, and its hash: the same ones for all workers, so that they find each other's. */
+/* Image k and its hash: the same for all workers, so that they find each other's images. */
 static const uint8_t *image(unsigned k, uint8_t hash[SHA_256_BYTES])
 {
     static uint8_t bytes_of[IMAGE_SIZE];
@@ -178,7 +178,7 @@ static const uint8_t *image(unsigned k, uint8_t hash[SHA_256_BYTES])
     return bytes_of;
 }
 
-/* Asks for an image, fills what was given for one, rightly or not, says that it is complete, rightly or not. */
+/* Requests an image, fills its memory, correctly or not, and reports it complete, correctly or not. */
 static void image_step(void)
 {
     unsigned i = nworkers ? byte() % nworkers : 0, what = byte();
@@ -258,7 +258,7 @@ static void tell(uint32_t request, const void *p, uint32_t size, uint32_t flags,
     turn(3);
 }
 
-/* Another channel, or something on the present one: an answer, mostly well formed. */
+/* Opens another channel, or sends an answer, mostly well formed, on the present one. */
 static void channel_step(bool anew)
 {
     struct {
@@ -483,7 +483,7 @@ static void start(void)
     brk_opt.pool = 2;
     brk_opt.limits.threads = 100;
     brk_opt.long_call_ms = 1;
-    brk_opt.image_cache = 4 * IMAGE_SIZE; /* half of it may be filled at once: some are refused, some go */
+    brk_opt.image_cache = 4 * IMAGE_SIZE; /* half may be in use at a time, so some requests are refused */
     brk_opt.sandbox = "enforce";
     brk_opt.log_level = getenv("FZ_SAY") ? VGB_DEBUG : VGB_ERROR;
     snprintf(brk_opt.worker, sizeof(brk_opt.worker), "/nonexistent");
@@ -538,7 +538,8 @@ static void run(const uint8_t *data, size_t size)
     brk_pool_fini();
 }
 
-/* The honest beginning is one: a guest has a client after it. Else all that is behind it would not be reached, unnoticed. */
+/* Checks that the honest set-up yields a guest with a client; otherwise the code behind it would silently
+   stay untested. */
 static void honest(const uint8_t *data, size_t size)
 {
     in = data;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A hostile client against a worker over the software GPU. An input is a sequence of steps: calls of the
- * protocol whose fields have the right form and mostly name what is there, answers to questions that were
- * asked or not, memory that comes and goes while work is in flight.
+ * protocol with well-formed fields that mostly name live objects, answers to questions that were asked or
+ * not, memory that is mapped and unmapped while work is in flight.
  *
  * Each input has a process of its own, with a worker's dispatcher in a thread; the first thread is the
  * guest and the broker. Counters of coverage are shared with the parent. The worker may end the client;
@@ -63,7 +63,7 @@ uint64_t fz_number(unsigned bytes)
     return v;
 }
 
-/* ---- what there is ---- */
+/* ---- live objects ---- */
 
 static struct wrk_memory memory;
 static struct wrk_worker worker = {.memory = &memory};
@@ -84,7 +84,7 @@ static struct {
 } question[QUESTIONS_MAX];
 static unsigned nquestions;
 static int guest_memory;
-static bool obliging; /* every host function that is asked for is answered at once */
+static bool obliging; /* answers every host function at once */
 bool fz_posting;      /* no call has a reply, as of a stream that is known to capture */
 
 static void add_live(uint64_t h)
@@ -334,7 +334,7 @@ static uint32_t part(uint8_t *args, uint32_t at, uint32_t most, const struct vgp
     return at + ((bytes + 7) & ~7u);
 }
 
-/* What a reply tells about: handles and addresses. */
+/* Handles and addresses in a reply. */
 void fz_learn(const struct vgp_call_fields *c, uint32_t slot)
 {
     uint8_t *at = (uint8_t *)(uintptr_t)reply_of(slot) + sizeof(struct vgp_reply);
@@ -563,7 +563,8 @@ static void run(const uint8_t *data, size_t size)
         serve(0);
         step();
     }
-    /* What waits for a host function of a client that does not answer waits rightly: from here on it does. */
+    /* Work may rightly wait for a host function that the client does not answer, so from here on it
+       answers. */
     obliging = true;
     for (unsigned i = 0; i < nquestions; i++)
         __atomic_store_n(&win->host_done[question[i].slot % 64], question[i].sequence, __ATOMIC_RELEASE);

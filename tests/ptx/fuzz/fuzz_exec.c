@@ -3,9 +3,9 @@
  * libFuzzer target: decode and run. Input: the body of a kernel, put between a fixed head (which
  * declares registers, shared, local, constant and global memory and loads addresses) and a fixed
  * tail. The kernel runs with a few warps under the watchdog on memory that ends where
- * AddressSanitizer's guard begins: once as an ordinary launch, once as a cooperative one, where the head has
- * the address of the grid's barrier, as cooperative groups have it, and once as a cluster of two blocks.
- * Whatever the body does, the process must survive.
+ * AddressSanitizer's guard begins: once as an ordinary launch, once as a cooperative launch, where the head
+ * has the address of the grid's barrier, as in cooperative groups, and once as a cluster of two blocks. The
+ * process must survive every body.
  */
 #include "device.h"
 #include "mutate.h"
@@ -27,7 +27,7 @@ static const char head[] =
     ".extern .shared .align 16 .b8 dyn[];\n"
     ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
     "add.s32 %x2, %x1, 1;\nst.param.b32 [r], %x2;\nret;\n}\n"
-    /* the device runtime: what a body may call, and what it may launch */
+    /* the device runtime: functions that a body may call, and kernels that it may launch */
     ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f,"
     " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"
     ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer target: what cuModuleLoadData may be handed (image/sg_image.c, image/sg_fatbin.c, image/sg_elf.c).
+ * libFuzzer target: input of cuModuleLoadData (image/sg_image.c, image/sg_fatbin.c, image/sg_elf.c).
  *
  * Input: one byte that chooses the device's compute capability, then the image. The image is copied
  * to a block of exactly its size, so that AddressSanitizer sees each byte read beyond its end.
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(copy, data, size);
     if (sg_image_load(copy, size, cc, &img) == CUDA_SUCCESS) {
-        /* What it promises of a success. */
+        /* Guarantees of a successful load. */
         if (!img.text || (!img.is_elf && strlen(img.text) != img.len))
             abort();
         sg_image_free(&img);

@@ -41,7 +41,7 @@ static void decode(struct sg_module *m)
     }
 }
 
-/* As for a kernel that failed in one of the first lines. */
+/* As for a kernel that failed in an early line. */
 static void look_up_source(const struct sg_module *m)
 {
     char where[SG_SOURCE_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer target: cubins (ptx/sg_ptx_cubin.c). Input: an ELF file, in a block of exactly its size. What it
- * says of kernels and variables is read, and the variables get addresses and initial values.
+ * libFuzzer target: cubins (ptx/sg_ptx_cubin.c). Input: an ELF file, in a block of exactly its size. Reads
+ * its kernels and variables, and gives the variables addresses and initial values.
  */
 #include "device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Changes of PTX text that keep more of it valid than changes of bytes do: whole lines doubled,
- * moved, dropped or made anew, registers exchanged for others, also of other classes.
+ * Changes of PTX text that keep more of it valid than changes of bytes do: whole lines are doubled,
+ * moved, dropped or generated, registers replaced by registers of the same or another class.
  */
 #include "mutate.h"
 
@@ -270,7 +270,7 @@ static size_t insert(uint8_t *d, size_t size, size_t max, size_t at, const void 
     return size + n;
 }
 
-/* One number in the line after a register's letters or elsewhere becomes another. */
+/* Changes a number in the line, of a register's name or elsewhere. */
 static void change_digit(uint8_t *d, size_t len)
 {
     size_t at = rnd((uint32_t)len);
@@ -290,7 +290,7 @@ static bool of_register(uint8_t c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* One register of the line becomes another, of whatever class; the new length of the text. */
+/* Replaces a register of the line by a register of any class; returns the new length of the text. */
 static size_t change_class(uint8_t *d, size_t size, size_t max, size_t at, size_t len)
 {
     static const char *const names[] = {"%p1", "%p3", "%h1",      "%h2",    "%r1",    "%r4",  "%r9",

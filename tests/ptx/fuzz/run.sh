@@ -3,10 +3,10 @@
 #
 # run.sh BUILD SOURCE check|fuzz SECONDS [TARGET...]
 #
-# Runs each target for SECONDS over its seeds. check starts from the seeds alone and from a fixed
-# number; fuzz keeps what it finds in BUILD/found/TARGET and goes on from there, with another number
-# each time. An input that ends a target is left in BUILD/crash/ and named. As many at a time as there
-# are processors (FUZZ_JOBS): each has one thread.
+# Runs each target for SECONDS over its seeds. check starts from the seeds alone, with a fixed random
+# seed; fuzz keeps new inputs in BUILD/found/TARGET and continues from there, with another random seed
+# each time. An input that crashes a target stays in BUILD/crash/ and is named. Runs as many
+# single-threaded targets at once as there are processors (FUZZ_JOBS).
 set -u
 build=$1
 src=$2
@@ -18,11 +18,11 @@ verdicts=$build/verdicts
 rm -rf "$verdicts"
 mkdir -p "$build/crash" "$verdicts"
 
-# run NAME: one target; its verdict is a file named by it.
+# run NAME: runs a target; its verdict goes to a file of that name.
 run()
 {
     name=$1
-    # fuzz_exec-native, fuzz_exec-avx2: the same program with native code and guard pages, with AVX-512 and without.
+    # fuzz_exec-native, fuzz_exec-avx2: fuzz_exec with native code and guard pages, with and without AVX-512.
     target=${name%-native}
     target=${target%-avx2}
     case $name in
@@ -60,15 +60,15 @@ run()
         found=$build/found/$target # both ways start from what either found
         options=
     fi
-    # An input of fuzz_dispatch waits for answers; it looks for hangs itself.
+    # Inputs of fuzz_dispatch wait for answers; the target detects hangs itself.
     limit=60
     case $target in fuzz_dispatch | fuzz_broker) limit=300 ;; esac
-    # A thread of libFuzzer that looks at memory may hold a lock of the allocator while an input is forked off, for ever.
+    # libFuzzer's memory-watching thread may hold an allocator lock during a fork, which then stays locked in the child.
     rss=2048
     case $target in fuzz_dispatch | fuzz_broker) rss=0 ;; esac
     mkdir -p "$found"
     log=$build/$name.log
-    # The limit of one input is generous: other work shares the machine.
+    # The limit per input is generous, as the machine is shared.
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 timeout $((seconds * 3 + 120)) \
         "$build/$target" $options -max_total_time="$seconds" -max_len=$max -timeout=$limit \
         -rss_limit_mb=$rss -malloc_limit_mb=1024 -dict="$build/dictionary" -artifact_prefix="$build/crash/$name-" \
@@ -86,7 +86,7 @@ run()
     fi
 }
 
-# count VERDICT
+# count VERDICT: prints the number of targets with VERDICT
 count()
 {
     cat "$verdicts"/* 2> /dev/null | grep -c "^$1$"

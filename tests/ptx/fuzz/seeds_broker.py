@@ -21,11 +21,11 @@ ASK, FILL = 0, 128
 begin = bytes([1])
 clients = honest(1) + create(0) + create(1) + honest(2) + create(2) + honest(3)  # run() has started worker 0
 seeds = {
-    # An image is filled, and others get it.
+    # A client fills an image, and further clients get it.
     "image_kept": [image(w, k | what) for k in range(3) for what in (ASK, FILL) for w in (0, 1, 2)] * 2,
-    # Other bytes than the hash says, then none of this client's is taken.
+    # Bytes that do not match the hash: afterwards no image of this client is accepted.
     "image_lies": [image(0, ASK | 1), image(0, FILL | 2), image(0, ASK | 2), image(1, ASK | 1), image(1, FILL | 1), image(0, ASK | 1)],
-    # Given up, filled in part, cut, numbers that there are not.
+    # Abandoned, partly filled and truncated images, and invalid numbers.
     "image_odd": [image(0, ASK | 3), image(0, FILL | 15), image(1, ASK | 2), image(1, FILL | 30), bytes([9]), image(1, ASK | 1), image(1, FILL | 29),
                   image(1, ASK | 31), bytes([120]), image(0, FILL | 28), bytes([120])],
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Textures and surfaces for fuzz_exec: one of each shape. Memory of an array is not asked for with each
- * access, so its elements end exactly where AddressSanitizer's guard begins.
+ * Textures and surfaces for fuzz_exec: one of each shape. Accesses to an array do not query its memory, so
+ * its elements end exactly where AddressSanitizer's guard begins.
  */
 #include "device.h"
 
@@ -28,7 +28,7 @@ static const struct shape shapes[] = {
     {SG_TEXEL_UINT, 4, 1, 1, 64, 1, 1, 1, false, false, false, SG_CLAMP, false, false}, /* see below */
 };
 #define N (sizeof(shapes) / sizeof(shapes[0]))
-#define BUFFER (N - 1) /* linear memory: half of it lies behind the end of what is allocated */
+#define BUFFER (N - 1) /* linear memory: half of it lies behind the allocation's end */
 
 static struct sg_texture all[2][N]; /* textures, surfaces */
 static size_t sizes[N][SG_LEVELS_MAX];

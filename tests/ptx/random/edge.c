@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accesses at both ends of memory: every width and kind of access, addresses of the lanes in rows, strides, reversed or all
- * equal, with lanes missing, in each space. An instruction first runs inside the memory several times, so that what it has
- * cached is warm, and then at the edge: inside to the last byte, or a lane, a byte or far beyond. How the launch ends
- * (result, lane, address, size) is compared with what single lanes in ascending order would do, as is what was read
- * and written; nothing beside the memory may change.
+ * Accesses at both ends of memory: every width and kind of access, addresses of the lanes in rows, strides,
+ * reversed or all equal, with lanes missing, in each space. An instruction first runs inside the memory
+ * several times, to warm its caches, and then at the edge: inside to the last byte, or a lane, a byte or far
+ * beyond. The launch's result (error, lane, address, size) and the values read and written are compared with
+ * single lanes in ascending order; memory around the allocation must not change.
  */
 #include "edge.h"
 #include "device.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROUNDS 4 /* the last one is at the edge */
+#define ROUNDS 4 /* the last turn is at the edge */
 #define LANES 32
 #define ROOM_MIN 2048
 #define ROOM_MAX (ROOM_MIN + 256)
@@ -176,7 +176,7 @@ static size_t write_edge(const struct edge *e)
 }
 #undef P
 
-/* ---- what it does ---- */
+/* ---- expected effect ---- */
 
 struct outcome {
     int result;
@@ -234,7 +234,7 @@ static bool expect(const struct edge *e, struct outcome *o)
                     continue;
                 *o = (struct outcome){0, lane, (u64)off};
                 if (e->space >= SHARED && off != (u32)off)
-                    o->result = 700; /* no address of a window, whatever its alignment */
+                    o->result = 700; /* not an address of a window, for any alignment */
                 else if (off & (e->a->bytes - 1))
                     o->result = 716;
                 else if (off < 0 || off + e->a->bytes > e->size)
@@ -247,7 +247,7 @@ static bool expect(const struct edge *e, struct outcome *o)
     return true;
 }
 
-/* ---- a random one ---- */
+/* ---- a random program ---- */
 
 static s64 beyond(u32 bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Accesses at the ends of memory, one of each seed. */
+/* Accesses at the ends of memory, a program per seed. */
 #ifndef EDGE_H
 #define EDGE_H
 
@@ -9,7 +9,7 @@
 
 /* False: the program of this seed ended in an unexpected way, described by `why`. */
 bool edge_run(u64 seed, char *why, size_t room);
-/* PTX of the last one. */
+/* PTX of the last program. */
 const char *edge_text(void);
 
 #endif

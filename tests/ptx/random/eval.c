@@ -36,15 +36,15 @@ bool copies_bits(int op)
 }
 
 /*
- * The result of an operation as a register has it: arithmetic of f32 gives one NaN, copies of bits give what they
- * copy.
+ * The result of an operation as held by a register: arithmetic of f32 yields the canonical NaN, copies keep
+ * their bits.
  */
 static u64 result_of(int op, u64 v)
 {
     return ops[op].sig[0] == 'f' && !copies_bits(op) && isnan(f32(v)) ? 0x7fffffff : v;
 }
 
-/* What a register begins with: an f32 that is a number is the sum of its input and -0. */
+/* Initial value of a register: an f32 that is a number is the sum of its input and -0. */
 static u64 begin_of(char cls, int reg, u64 v)
 {
     return cls == 'f' && is_number(reg) && isnan(f32(v)) ? 0x7fffffff : v;
@@ -277,7 +277,7 @@ static void uniform(const struct stmt *s, struct thread *x)
         x->r[class_of('w')][s->dst] = s->op == 0 ? w ^ v : s->op == 1 ? w + v : s->op == 2 ? w * 7 + v : v;
 }
 
-/* One warp's threads from first on; in: those that take part. */
+/* One warp's threads from first on; in: participating threads. */
 static void warp(const struct stmt *s, const bool *in, int first, int n)
 {
     u32 source[32], pred[32], key[32], members = 0, ballot = 0, sum = 0;
@@ -415,7 +415,8 @@ static void simple(const struct stmt *s, const mask in)
     }
 }
 
-/* in: who takes part; left: set for those that leave the innermost loop, skip: that begin its next turn. */
+/* in: participating threads; left: set for threads that leave the innermost loop; skip: set for threads
+   that begin its next turn. */
 static void list(int first, const mask in, bool *left, bool *skip)
 {
     const unsigned n = prog->block;

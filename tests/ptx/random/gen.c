@@ -103,7 +103,7 @@ u64 random_value(char letter)
     }
 }
 
-/* Where a statement stands: do all threads of the block come here, those of a mask, or who knows. */
+/* Threads that reach a statement: all threads of the block, those of a mask, or an unknown set. */
 enum where { ALL, MASKED, SOME, FLAT };
 /* FLAT: as SOME, but in whole rows the lanes of a warp have not parted yet, unless the program is loose. */
 
@@ -124,7 +124,7 @@ static struct operand operand(char letter, bool registers_only)
 {
     struct operand o = {.cls = letter, .reg = (u8)rnd(REGS)};
 
-    /* Only where the syntax of constants says the same bits: not for halves and predicates. */
+    /* Only where constants denote the same bits: not for halves and predicates. */
     if (registers_only)
         return o;
     if (letter == 's' ? rnd(2) : strchr("hwdfF", letter) && rnd(5) == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A random program: how it is built (gen.c), written as PTX (text.c) and computed by itself
+/* A random program: generation (gen.c), output as PTX (text.c) and independent evaluation
  * (eval.c). */
 #ifndef GEN_H
 #define GEN_H
@@ -81,8 +81,8 @@ struct op {
 extern const struct op ops[];
 extern const int nops;
 u64 eval_op(int op, u64 a, u64 b, u64 c);
-/* True if it puts bits into an f32 unchanged. Not for registers that only arithmetic sets: NaN has
- * one pattern there. */
+/* True if the operation copies bits into an f32 unchanged. Not for registers set only by arithmetic,
+ * where NaN has a single pattern. */
 bool copies_bits(int op);
 static inline bool is_number(int reg)
 {
@@ -101,7 +101,7 @@ size_t write_text(const struct program *p, char *text);
 void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc);
 /* The word of the table. */
 u32 table_word(u32 i);
-#define INDICES 14 /* what is computed of %tid */
+#define INDICES 14 /* values computed from %tid */
 extern const char *const index_texts[INDICES];
 #define UNIFORMS 16 /* variants of ST_UNIFORM beside those */
 /* Initial value of an accumulator, and the operation on it. */

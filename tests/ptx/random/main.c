@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ptxgen [--edges] [--programs N] [--seed S] [--show]: random programs on the software GPU and by the evaluator of its own;
- * every register, memory word and accumulator is compared bit by bit (NaN other than of f32 as one pattern). A program that differs is
- * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it. With --edges, programs
- * whose accesses are at the ends of memory (edge.c).
+ * ptxgen [--edges] [--programs N] [--seed S] [--show]: random programs on the software GPU and in an
+ * independent evaluator; every register, memory word and accumulator is compared bit by bit (NaN other than
+ * of f32 as one pattern). A differing program is reduced as far as possible and printed with its seed; --seed
+ * S runs only that program, --show prints it. --edges: programs with accesses at the ends of memory (edge.c).
  *
- * The instruction set is chosen by VGPU_SOFT_ISA (base, avx2, avx512, avx512fp16), native code is off with VGPU_SOFT_JIT=0. Last line:
- * "ptxgen-ISA[-native]: N passed, M failed, 0 skipped".
+ * VGPU_SOFT_ISA selects the instruction set (base, avx2, avx512, avx512fp16), VGPU_SOFT_JIT=0 disables native
+ * code. Last line: "ptxgen-ISA[-native]: N passed, M failed, 0 skipped".
  */
 #include "device.h"
 #include "edge.h"
@@ -148,7 +148,7 @@ static void print_body(void)
 {
     const char *start = strstr(text, "START:"), *line = start;
 
-    /* the loads of registers and what writes them out are the same each time */
+    /* the code that loads and writes out registers is the same each time */
     while (line && *line) {
         const char *end = strchr(line, '\n');
 

@@ -107,7 +107,7 @@ op("ddd", "{ .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; a
 op("ddd", "{ .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; sub.cc.u32 l2, l0, l1; "
    "subc.u32 h2, h0, h1; mov.b64 %d, {l2, h2}; }", "a - b")
 
-# Conversions among integers: the register may be wider than the type.
+# Integer conversions: the register may be wider than the type.
 REG = {8: "h", 16: "h", 32: "w", 64: "d"}
 for fn in (8, 16, 32, 64):
     for ft in "us":
@@ -116,7 +116,7 @@ for fn in (8, 16, 32, 64):
                 src = "(%s%d)a" % (ft, fn)
                 lo, hi = ("0", "(((s128)1 << %d) - 1)" % tn) if tt == "u" else \
                     ("-((s128)1 << %d)" % (tn - 1), "(((s128)1 << %d) - 1)" % (tn - 1))
-                # into a wider register the result is extended by its own sign
+                # in a wider register the result is extended by its own sign
                 op(REG[tn] + REG[fn], "cvt.%s%d.%s%d" % (tt, tn, ft, fn), "(u64)(%s%d)%s" % (tt, tn, src))
                 if (tt == ft and tn >= fn) or (tt == "s" and tn > fn):
                     continue  # PTX has .sat only where something can be clamped
@@ -243,7 +243,7 @@ op("fg", "cvt.f32.bf16", "a << 16")
 op("Ff", "cvt.f64.f32", "bits64((double)f32(a))")
 op("Ff", "cvt.ftz.f64.f32", "bits64(ftz32((double)f32(a)))")
 op("ff", "cvt.sat.f32.f32", "bits32(f64_to_f32((double)f32(a), SAT))")
-# From bits and back. What a NaN of f32 is is known (eval.c); of the others it goes out as one pattern.
+# From bits and back. The payload of an f32 NaN is defined (eval.c); NaNs of the other types are output as a fixed pattern.
 op("fw", "mov.b32", "a")
 op("Fd", "mov.b64", "a")
 op("eh", "mov.b16", "a")

@@ -172,8 +172,8 @@ double fromb16(u64 h)
 }
 
 /*
- * Rounds by counting in units of the last place, exactly. flags: RN or RZ. tail: what the number has beyond x
- * and 113 bits could not hold.
+ * Rounds exactly by counting units of the last place. flags: RN or RZ. tail: remainder of the number beyond
+ * x, which 113 bits could not hold.
  */
 static u64 small_bits(__float128 x, __float128 tail, bool negative, int fraction, int bias, int flags)
 {
@@ -516,7 +516,7 @@ static float lg2_steps(float x)
     return p * s + (float)((bits >> 23) - (small ? 24 : 0));
 }
 
-/* The angle less n right ones; Taylor's series of that. The C library's from 2^20 on. */
+/* The angle minus n right angles, then its Taylor series. From 2^20 on, the C library's function. */
 static float sine_steps(float x, int right)
 {
     static const double divisors[2][5] = {{-39916800, 362880, -5040, 120, -6},

@@ -104,7 +104,7 @@ static void memory(const struct stmt *s)
         add(", ");
         reg(s->src[0].cls, n);
     } else {
-        /* small ones go into 16, 32 and 64 bits, extended */
+        /* small types go into 16, 32 and 64 bits, extended */
         const char cls = s->width == 1   ? "hwd"[s->dst2 % 3]
                          : s->width == 2 ? "hw"[s->dst2 % 2]
                          : s->width == 4 ? 'w'
@@ -152,7 +152,7 @@ static void warp(const struct stmt *s)
     }
 }
 
-/* What is the same in all lanes where the rows of a block are whole warps, but for the last seven. */
+/* Uniform in blocks whose rows are whole warps, except for the last seven. */
 const char *const index_texts[INDICES] = {
     "mov.u32 %d, %ty;",
     "mad.lo.u32 %d, %tz, 100, %ty;",
@@ -408,7 +408,7 @@ static void prologue(const struct program *p)
         }
 }
 
-/* Everything goes out; NaN as one pattern, but of f32. */
+/* Writes out all results; NaN as one pattern, except for f32. */
 static void epilogue(void)
 {
     static const char *const nan_types[] = {"", "", "", "", "", "f64", "f16", "", "bf16"};

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# conform.sh BUILD direct|socket|runtime: the conformance suite for mutants of one side.
+# conform.sh BUILD direct|socket|runtime: the conformance suite for mutants of either side.
 #   direct   on the software GPU alone
-#   socket   through libcuda and the backend; the lines must be those of the provider alone, which a run before has left,
-#            and the worker's audit finds no object that should not be there
+#   socket   through libcuda and the backend; the lines must equal those of an earlier run on the provider alone, and the
+#            worker's audit must find no stray object
 #   runtime  libcudart's programs, through libcuda and the backend
 set -u
 build=$1
@@ -13,7 +13,7 @@ vgpu=$build/userspace/vgpu/vgpu
 mkdir -p "$out" "$suite/soft"
 ln -sfn "$build/host/softgpu/libcuda-soft.so.1" "$suite/soft/libcuda.so.1"
 
-# WAY COMMAND...: the cases with two devices, which are cases of their own.
+# WAY COMMAND...: the separate cases with two devices.
 two() {
     way=$1
     shift
@@ -38,13 +38,13 @@ direct() {
 case $2 in
 direct) direct ;;
 socket)
-    # Of this suite: an older one has other lines.
+    # Must be newer than the suite, as an older suite prints different lines.
     [ "$out/two" -nt "$suite/conform" ] || direct
     VGPU_TEST_AUDIT=1 timeout 300 "$vgpu" run --verbose --gpu soft "$suite/conform" >"$out/socket.new" 2>"$out/err"
     status=$?
     grep -E ' FAIL( |$)' "$out/socket.new"
     [ $status = 0 ] || { echo "conform, socket: status $status"; exit 1; }
-    # Objects that calls did not end, or did not make, on the worker's side: its audit names them.
+    # Objects that a call failed to destroy or create in the worker, named by its audit.
     grep -q 'audit: each call' "$out/err" || { echo "conform, socket: no audit"; exit 1; }
     ! grep 'audit: [^e]' "$out/err" || exit 1
     lines "$out/socket.new" | diff "$out/direct" - || exit 1

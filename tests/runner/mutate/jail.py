@@ -56,7 +56,7 @@ def run(top, tree, box, job, limit):
     """Runs JOB (see inside()) with the copy TREE at TOP; returns its answer. keep in JOB: changes stay in the copy."""
     os.makedirs(box, exist_ok=True)
     job = dict(job, top=top, tree=tree, box=box)
-    # It ends with the thread that started it, and all inside with it.
+    # The jail and all its processes die with the thread that started it.
     command = ["setpriv", "--pdeathsig", "KILL", "unshare", *([] if os.getuid() == 0 else ["--user", "--map-root-user"]), "--mount", "--pid", "--ipc", "--fork",
                "--kill-child", "--mount-proc", sys.executable, "-B", os.path.abspath(__file__)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
@@ -111,7 +111,7 @@ def enter(job):
         mount("overlay", box + "/at", "overlay", 0, "lowerdir=%s,upperdir=%s/up,workdir=%s/work" % (job["tree"], box, box))
         os.chdir(box + "/at")
     lower, upper = os.open(job["tree"], os.O_PATH), os.open(box + ("/up" if not job.get("keep") else ""), os.O_PATH)
-    # Held through the working directory: /tmp may be where the tree is.
+    # Kept reachable through the working directory, since the tree may lie in /tmp.
     mount("none", "/tmp", "tmpfs", 0, "size=4g,mode=1777")
     if os.path.isdir("/var/tmp"):
         mount("none", "/var/tmp", "tmpfs", 0, "size=1g,mode=1777")
@@ -185,7 +185,7 @@ def inside(job):
         if suite["build"]:
             status, _ = command(suite["build"], env, "/tmp/build.log", suite["build_limit"])
             said = tail("/tmp/build.log")
-            # A warning of this kind is no subtle fault: every build would show it.
+            # A mutant with such a warning is too obvious: every build would show it.
             loud = "-Wint-conversion" in said or "-Wincompatible-pointer-types" in said
             if status != 0 or loud:
                 return {"outcome": "build" if n == 0 or loud else "noticed", "suite": suite["name"], "why": said, "times": times}
@@ -222,7 +222,7 @@ def main():
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as f:
-        # The pipe ends with the answer; meanwhile orphans are reaped by a thread-free loop.
+        # Reaps orphans in a loop without threads until the answer closes the pipe.
         signal.signal(signal.SIGCHLD, reap(child))
         answer = f.read()
     sys.stdout.write(answer)

@@ -6,7 +6,7 @@ Only bodies of functions and macros are changed; comments, strings and includes 
 """
 import re
 
-# What a removed call would show nowhere, or only as a deadlock or a leak.
+# Calls whose removal has no visible effect, or only a deadlock or a leak.
 DULL_CALL = re.compile(r"lock|mutex|^(free|assert|va_start|va_end|printf|fprintf|perror|close|DPRINTF|trace_\w+|lockdep\w*)$|"
                        r"_(log|logf|trace|debug|warn|free|say|static_assert)$|^(log|trace|warn|say|debug|dev_|pr_|kfree)")
 RESULTS = {"CUDA_SUCCESS": "CUDA_ERROR_UNKNOWN", "CUDA_ERROR_INVALID_VALUE": "CUDA_ERROR_INVALID_HANDLE",

@@ -31,7 +31,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NOT_MUTATED = ["*_test.c", "*_test.py", "*_proof.c", "*/generated/*", "*/testdata/*", "*/tests/*", "*/selftest/*"]
 COUNTED = ("noticed", "timeout", "survived")
 PHONY = ("all", "unit-tests")
-# Folders whose place in build/ has another name (the top Makefile's place-*).
+# Folders with a different name in build/ (the top Makefile's place-*).
 PLACES = {"qemu-device": "qemu"}
 
 
@@ -166,7 +166,7 @@ class Sample:
         for operator in sorted(by_operator):
             chance.shuffle(by_operator[operator])
         self.part, self.sequence = part, []
-        # An operator at a time, else numbers would be most of the sample.
+        # Draws operators first, as numbers would otherwise dominate the sample.
         while by_operator:
             operator = chance.choice(sorted(by_operator))
             self.sequence.append(by_operator[operator].pop())
@@ -352,7 +352,7 @@ def main():
     parser.add_argument("--n", type=int, default=20)
     parser.add_argument("--part", default="")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2))
-    # What a suite may take beyond five times its time without a mutant: the machine may be busy.
+    # Slack beyond five times a suite's time without a mutant, s, as the machine may be busy.
     parser.add_argument("--slack", type=int, default=30)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")

@@ -156,7 +156,7 @@ int go(struct s *p, int n)
         self.check("the tree is not touched", before == {f: self.read(f) for f in before} and
                    not os.path.exists(os.path.join(self.at, "build")), "")
 
-        # Interrupted while a line was written: that one runs again, no other.
+        # Interrupted while writing a line: only that mutant runs again.
         log = os.path.join(self.out, "seed-7.jsonl")
         lines = mutate.read(log).split("\n")[:-1]
         with open(log, "w", encoding="utf-8") as f:
@@ -165,7 +165,7 @@ int go(struct s *p, int n)
         self.check("an interrupted run goes on", status == 0 and mutate.read(log).count("\n") == len(lines) + 1 and
                    len(out.split("\npart ")[0].split("\n")) == 1, out)
 
-        # Ended in the middle.
+        # Killed in the middle of a run.
         self.write("part/calc_test.c", TEST.replace("return calc_top", "sleep(20); return calc_top").replace("int calc_top(int),", "unsigned sleep(unsigned);\nint calc_top(int),"))
         p = subprocess.Popen([sys.executable, "-B", os.path.join(HERE, "mutate.py"), "--top", self.at, "--out", self.out + "-ended", "--table",
                               os.path.join(self.at, "suites.txt")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -174,7 +174,7 @@ int go(struct s *p, int n)
         rest = p.communicate(timeout=60)[0]
         self.check("a run that is ended says how it goes on", p.returncode == 1 and "the same command goes on" in rest, first + rest)
 
-        # A better test, and the survivors again.
+        # With a better test, the survivors run again.
         self.write("part/calc_test.c", TEST.replace("return calc_top(9)", "return calc_unseen(3, \"a\") != 103 || calc_top(9)")
                    .replace("int calc_top(int),", "int calc_unseen(int, char *), calc_top(int),"))
         status, out = self.mutate("--seed", "7", "--n", "100", "--again")

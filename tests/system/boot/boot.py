@@ -172,7 +172,7 @@ def boot_guest(args):
     print("  one boot and its checks: %.0f s" % (time.monotonic() - began))
     count = take_count(guest, "guest")
     report("guest_status", code == 0 and count, "status %d: %s" % (code, guest.tail()))
-    # The backend keeps two started workers ready; none serves a process that has ended.
+    # The backend keeps two idle workers ready; no worker may remain for an ended process.
     report("no_workers_left", settled and workers <= 2, "%d workers" % workers)
     report("books_even", settled and kept == ["even"], str(kept))
     compare(args, "conform", "conform")
@@ -197,7 +197,7 @@ def compare(args, name, program, *arguments):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=600)
     with open(mine, errors="replace") as f:
         b = f.read()
-    # Only checks: what the device prints by itself has no fixed place among them.
+    # Compares checks only: the device's own messages have no fixed place among them.
     a, b = ([l for l in text.splitlines() if re.match(r"[a-z0-9_]+\.[^ ]+ ", l)]
             for text in (done.stdout.decode(errors="replace"), b))
     report("same_" + name, a == b, "the guest's output (>) differs from the socket's (<)")
@@ -255,7 +255,7 @@ def boot_killed(args):
         said = "\n".join(guest.lines)
         report("doctor_names_the_lost_backend", "doctor: 14" in guest.lines and "QEMU has lost the backend" in said and
                "the device is lost: it asks for a reset" in said, guest.tail())
-        # QEMU was started without reconnect=: the device connects again all the same.
+        # QEMU was started without reconnect=; the device reconnects regardless.
         again = subprocess.Popen([args.backend, "--vhost-user", command[command.index("--vhost-user") + 1], "--gpu", "soft"],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         guest.until("dma-buf again: ", 1, 120)

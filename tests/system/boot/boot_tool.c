@@ -4,11 +4,11 @@
  * result.
  *
  *   boot_tool insmod FILE   boot_tool rmmod     load and unload the driver
- *   boot_tool held          rmmod while this process has the device open
- *   boot_tool clients       two opens are two clients; wrong ioctl arguments
- *   boot_tool fork          a child must not use its parent's client
- *   boot_tool many          clients until there is no slot left, twice
- *   boot_tool user COMMAND  runs it as nobody, with a memory lock limit of 1 MiB
+ *   boot_tool held          rmmod fails while this process has the device open
+ *   boot_tool clients       two opens make two clients; wrong ioctl arguments fail
+ *   boot_tool fork          a child cannot use its parent's client
+ *   boot_tool many          opens clients until all slots are in use, twice
+ *   boot_tool user COMMAND  runs COMMAND as nobody, with a memory lock limit of 1 MiB
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# cgroup.sh BUILD (of the whole tree): the control group of the workers (--cgroup*) with a kernel's own cgroup v2. Runs in a guest, which is root and has
-# nothing else to do: a backend there serves programs over a socket, and its workers meet memory.max, pids.max and cpu.max.
-# Prints a line per check and the count at the end.
+# cgroup.sh BUILD (of the whole tree): the workers' control group (--cgroup*) on a real cgroup v2. Runs as root in an
+# otherwise idle guest: a backend there serves programs over a socket, and its workers reach memory.max, pids.max and
+# cpu.max. Prints a line per check and the count at the end.
 build=$1
 root=/sys/fs/cgroup
 parent=$root/vgpu-test
@@ -34,7 +34,7 @@ not_run() {
     finish 1
 }
 
-# The kernel's, or one that is mounted here.
+# Uses the mounted hierarchy, or mounts one.
 [ "$(stat -f -c %T $root 2> /dev/null)" = cgroup2fs ] || mount -t cgroup2 none $root 2> /dev/null ||
     not_run "this kernel has no unified control groups"
 for c in memory pids cpu; do
@@ -81,7 +81,7 @@ stop
 [ ! -e "$group" ]
 result goes_with_the_broker $? "$(ls "$parent")"
 
-# Room for a program, and so never for as much data as the whole limit.
+# The limit fits a program, but not a program with as much data as the limit.
 limit=$((memory + (24 << 20)))
 start --cgroup-memory $limit
 [ "$(cat "$group/memory.max")" -le $limit ] && [ "$(cat "$group/memory.max")" -gt $((limit - 65536)) ]
@@ -94,7 +94,7 @@ said=$(program secret $((limit >> 20)) < /dev/null)
 result memory_in_force $? "$(tr '\n' ' ' < "$group/memory.events"): $said"
 kill -0 $broker
 result memory_spares_the_broker $? "it has ended: $(tail -n 3 "$dir/log")"
-# A worker that was about to be ready may have ended with it.
+# A worker that was still starting may have ended with it.
 for _ in $(seq 30); do
     said=$(program once) && break
     sleep 1
@@ -108,7 +108,7 @@ start --cgroup-cpu 20
 result cpu_is_set $? "cpu.max is $(cat "$group/cpu.max")"
 used=$(field cpu.stat usage_usec)
 at=$(awk '{ printf "%d", $1 * 1000000 }' /proc/uptime)
-# Whatever comes of it: so little may be too little for a program to begin in time.
+# The result is ignored: with so little processor time a program may not start in time.
 program work 4 > /dev/null
 used=$(($(field cpu.stat usage_usec) - used))
 at=$(($(awk '{ printf "%d", $1 * 1000000 }' /proc/uptime) - at))
@@ -116,7 +116,7 @@ at=$(($(awk '{ printf "%d", $1 * 1000000 }' /proc/uptime) - at))
 result cpu_in_force $? "$used of $at us: $(tr '\n' ' ' < "$group/cpu.stat")"
 stop
 
-# Workers that are ready are moved there, which the kernel does not refuse; their threads it does.
+# The kernel lets idle workers move into the group beyond pids.max, but refuses their new threads.
 start --cgroup-pids 3
 [ "$(cat "$group/pids.max")" = 3 ]
 result pids_is_set $? "pids.max is $(cat "$group/pids.max")"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# debug.sh TOP [SEEDS [CHECKER [SECONDS]]]: the driver under a kernel with UBSAN, lockdep, object debugging and a CHECKER: kasan
-# (with kmemleak), or kcsan, which cannot be in the same kernel. Builds it in TOP/build/guest-debug/CHECKER (from the kernel's
-# source that the driver's KUnit build has fetched, or LINUX_SRC; some twenty minutes of processor time each, once), boots a
-# guest with it and runs debug_guest.sh there. SECONDS: of the driver's selftest "hostile". Not part of make test.
+# debug.sh TOP [SEEDS [CHECKER [SECONDS]]]: the driver under a kernel with UBSAN, lockdep, object debugging and CHECKER: kasan
+# (with kmemleak) or kcsan, which exclude each other. Builds the kernel in TOP/build/guest-debug/CHECKER from the source that
+# the driver's KUnit build has fetched, or LINUX_SRC (some twenty minutes of processor time each, once), boots a guest with it
+# and runs debug_guest.sh there. SECONDS: duration of the driver's selftest "hostile". Not part of make test.
 set -eu
 top=$1
 seeds=${2:-5}
@@ -18,7 +18,7 @@ if [ -z "$src" ]; then
     echo "debug: 0 passed, 0 failed, 1 skipped"
     exit 0
 fi
-# As kunit.sh does: the folder is a link, so edits here are seen there.
+# As in kunit.sh, the folder is a link, so the kernel tree follows edits here.
 ln -sfn "$top/kernel/vgpu_drv" "$src/drivers/misc/vgpu"
 grep -q misc/vgpu/Kconfig "$src/drivers/misc/Kconfig" ||
     sed -i 's#^endmenu#source "drivers/misc/vgpu/Kconfig"\nendmenu#' "$src/drivers/misc/Kconfig"
@@ -35,7 +35,7 @@ if grep '^CONFIG' "$dir/all.config" | grep -vxFf "$dir/kernel/.config"; then
     exit 1
 fi
 kernel_make -j"${JOBS:-$(nproc)}" bzImage modules >> "$dir/build.log" 2>&1
-# All that the guest needs is built in: the initramfs has our init alone.
+# All drivers of the guest are built in: the initramfs holds only our init.
 rm -rf "$dir/tree"
 mkdir -p "$dir/tree/dev" "$dir/tree/proc" "$dir/tree/sys" "$dir/tree/modules"
 install -m 755 "$top/build/userspace/vgpu/guest-init" "$dir/tree/init"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# debug_guest.sh BUILD DRIVER SEEDS CHECKER SECONDS SELFTEST: what debug.sh runs in the guest. The checks of guest.sh without
-# the conformance suite, the driver's selftest "hostile" for SECONDS with the device taken away meanwhile, random ioctls with
-# SEEDS more seeds, and what the kernel's checkers say: any complaint in its log, any memory of the driver that nothing
-# points to (kasan), any data race with the driver in one of its two stacks (kcsan).
+# debug_guest.sh BUILD DRIVER SEEDS CHECKER SECONDS SELFTEST: run by debug.sh in the guest. The checks of guest.sh without
+# the conformance suite, the driver's selftest "hostile" for SECONDS during which the device is removed, random ioctls with
+# SEEDS more seeds. Fails on any complaint in the kernel's log, on unreferenced memory of the driver (kasan), and on a data
+# race with the driver in either stack (kcsan).
 build=$1
 driver=$2
 seeds=$3
@@ -54,7 +54,7 @@ result ioctl_fuzz $((rounds != seeds)) "seed $seed: $(tail -n 2 ioctl_fuzz.log)"
 "$build/system/faults/victim" once > /dev/null
 result works_after $? "a program does not work any more"
 if [ -e $leaks ]; then
-    # Twice: what is being freed is no leak.
+    # Scans twice, so that memory being freed during the first scan does not count as a leak.
     for _ in 1 2; do
         echo scan > $leaks
         sleep 6
@@ -66,7 +66,7 @@ if [ -e $leaks ]; then
 fi
 dmesg > kernel.txt
 if [ "$checker" = kcsan ]; then
-    # The kernel itself has races that its developers know of: only ours fail. A report lies between lines of '='.
+    # The kernel has known data races of its own: only the driver's fail. Lines of '=' delimit a report.
     sed 's/^\[[^]]*\] *//' kernel.txt | awk '
         /^=====/ { if (inside && text ~ /vgpu/) { print text; ours++ } else if (inside) others++; inside = 0; next }
         /^BUG: KCSAN/ { inside = 1; text = "" }
@@ -78,7 +78,7 @@ if [ "$checker" = kcsan ]; then
 fi
 ! grep -nE 'BUG:|WARNING:|INFO: (possible|trying|task)|Oops|general protection|UBSAN|KASAN:|ODEBUG|refcount_t' kernel.txt
 result kernel_log $? "the kernel complains"
-# lockdep gives up after its first complaint, or when it runs out of room.
+# lockdep disables itself after its first complaint, or when its tables are full.
 grep -q 'debug_locks: *1' /proc/lockdep_stats
 result lockdep_on $? "$(grep -E 'debug_locks' /proc/lockdep_stats)"
 grep -E 'lock-classes|direct dependencies|dependency chains' /proc/lockdep_stats

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# dmabuf.sh BUILD DRIVER: dma-bufs in the guest, by conform_dmabuf: its tests, then what outlives the device and the
-# driver. BUILD holds the test programs, DRIVER is vgpu_drv.ko. vgem is loaded. A line per check; the last one is
+# dmabuf.sh BUILD DRIVER: dma-bufs in the guest, with conform_dmabuf: its tests, then buffers that outlive the device and the
+# driver. BUILD holds the test programs, DRIVER is vgpu_drv.ko. vgem is loaded. A line per check; the last line is
 # "dmabuf: N passed, M failed, K skipped".
 build=$1
 driver=$2
@@ -63,7 +63,7 @@ wait_node() {
     done
     return 1
 }
-# The device goes: its client ends, the dma-buf does not. While it lives the driver cannot be removed.
+# Removing the device ends its client but not the dma-buf, which keeps the driver in use.
 device_gone() {
     device=$(basename /sys/bus/virtio/drivers/vgpu_drv/virtio*)
     hold || return 1
@@ -77,7 +77,7 @@ device_gone() {
 }
 said=$(device_gone 2>&1)
 result device_gone $? "$said"
-# Killed with everything held: nothing of it stays, so the driver can be removed.
+# A program killed with buffers open leaves none behind, so the driver can be removed.
 killed() {
     for _ in 1 2 3; do
         hold || return 1

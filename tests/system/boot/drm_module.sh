@@ -3,7 +3,7 @@
 #
 # drm_module.sh TOOL MODULES NAME: loads a driver of the guest's kernel (vgem/vgem, virtio/virtio-gpu), whose buffers, fences
 # and syncobjs the tests use, from MODULES (/lib/modules/VERSION of the guest's packages) with TOOL (boot_tool), and waits
-# for its node. Status 1: there is none.
+# for its device node. Status 1: no such node.
 tool=$1
 modules=$2
 driver=$3

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# guest.sh BUILD DRIVER [MODULES]: the checks that run in the guest, many in one boot. BUILD holds the test
-# programs, DRIVER is vgpu_drv.ko, MODULES are the kernel's. BOOT_NO_SUITES: without the conformance suite. Prints a line per check and the count at the end; the outputs of
-# the conformance suite go to the working directory, which the host sees.
+# guest.sh BUILD DRIVER [MODULES]: the checks inside the guest, all in one boot. BUILD holds the test programs, DRIVER is
+# vgpu_drv.ko, MODULES the kernel's modules. BOOT_NO_SUITES: skips the conformance suite. Prints a line per check and the
+# count at the end; the conformance suite writes to the working directory, which the host shares.
 build=$1
 driver=$2
 passed=0
@@ -119,7 +119,7 @@ malformed_rings() {
     wait $pid || { cat beside.log; return 1; }
 }
 check malformed_rings malformed_rings
-# Any ioctls and mappings: the kernel complains of nothing, and the next program works.
+# Random ioctls and mappings: the kernel's log stays clean, and the next program works.
 any_ioctls() {
     splat='BUG:|WARNING:|Oops|general protection|refcount_t|UBSAN|KASAN|INFO: task'
     before=$(dmesg | grep -cE "$splat")
@@ -154,7 +154,7 @@ else
     echo "not run: boot pin_limit_said: other users cannot read the build folder"
 fi
 
-# The device taken away from the driver while a program waits, as on an unplug.
+# Unbinds the device from the driver while a program waits, as on an unplug.
 waiting() { # LOG: starts a program that waits; its pid in $pid
     rm -f "$1"
     "$victim" wait >"$1" 2>&1 &
@@ -217,7 +217,7 @@ check conform_rt_sticky suite rt_sticky "$build/conformance/driver/conform_rt_dy
 check conform_rt_busy suite rt_busy_dynamic "$build/conformance/driver/conform_rt_dynamic" --busy
 check conform_dlclose suite dlclose "$build/conformance/driver/conform_dl"
 fi
-# A stream that waits for a fence of the guest's kernel: vgem makes such.
+# A stream that waits for a fence of the guest's kernel, made by vgem.
 if said=$(sh "${0%/*}/drm_module.sh" "$build/system/boot/boot_tool" "${3:-none}" vgem/vgem 2>&1); then
     said=$("$build/conformance/driver/conform_fence" 2>&1)
     case $? in
@@ -231,7 +231,7 @@ else
     skipped=$((skipped + 1))
     echo "not run: boot fence: the guest's kernel has no vgem: $said"
 fi
-# dma-bufs: after the fence, whose vgem it uses.
+# dma-bufs: after the fence check, which has loaded vgem.
 sh "${0%/*}/dmabuf.sh" "$build" "$driver" >dmabuf.log 2>&1
 grep -v "^dmabuf: " dmabuf.log
 if grep -q "^dmabuf: " dmabuf.log; then
@@ -242,7 +242,7 @@ if grep -q "^dmabuf: " dmabuf.log; then
 else
     check dmabuf false
 fi
-# The control group of the workers, with a backend that runs in the guest.
+# The workers' control group, with a backend inside the guest.
 if sh "${0%/*}/cgroup.sh" "$build/.." >cgroup.log 2>&1 || grep -q "^cgroup: " cgroup.log; then
     grep -v "^cgroup: " cgroup.log
     set -- $(sed -n "s/^cgroup: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped/\1 \2 \3/p" cgroup.log)
@@ -252,7 +252,7 @@ if sh "${0%/*}/cgroup.sh" "$build/.." >cgroup.log 2>&1 || grep -q "^cgroup: " cg
 else
     check cgroup sh -c 'cat cgroup.log; false'
 fi
-# No program is left: what the driver has pinned of programs is released.
+# No program is left, so the driver must have released all of its pins.
 pins_released() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         set -- $(sed -n 's/^nr_foll_pin_[a-z]* //p' /proc/vmstat)
@@ -263,7 +263,7 @@ pins_released() {
     return 1
 }
 check pins_released pins_released
-# Data races of a kernel with KCSAN are judged by debug_guest.sh, which leaves those out that are not the driver's.
+# debug_guest.sh judges KCSAN's data races, ignoring those outside the driver.
 oops() {
     ! dmesg | grep -v 'BUG: KCSAN: data-race' | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * ioctl_fuzz SEED STEPS: random use of the driver's device: ioctls with good, odd and bad
- * arguments, mappings at any offset, writes into them, forked children that use its descriptors,
- * closing in any order. The same seed makes the same steps. A call may fail; it must not hang (an
- * alarm ends the program), and a success must match the arguments. The caller checks the kernel's
- * log.
+ * arguments, mappings at any offset and writes into them, forked children that use its descriptors,
+ * closing in any order. Equal seeds make equal steps. A call may fail, but must not hang (an alarm
+ * ends the program) or succeed with bad arguments. The caller checks the kernel's log.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -228,7 +227,7 @@ static void import(struct file *f)
     f->region[below(4)] = m.region;
 }
 
-/* Maps, writes and closes a dma-buf, whatever the clients do meanwhile. */
+/* Maps, writes and closes a dma-buf, concurrently with the clients. */
 static void use_dmabuf(void)
 {
     unsigned i = below(DMABUFS);
@@ -257,7 +256,7 @@ static void wait_for(struct file *f)
                           .flags = below(8) ? 0 : (uint32_t)odd()};
     struct timespec now;
 
-    /* Shortly from now, or in the past: never without an end. */
+    /* Shortly from now, or in the past; always finite. */
     clock_gettime(CLOCK_MONOTONIC, &now);
     w.deadline_ns =
         below(2) ? (int64_t)below(1000) : now.tv_sec * 1000000000ll + now.tv_nsec + (int64_t)below(2000000);

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# newer.sh TOP: the boots `guest` and `virtgpu` with Debian's newest kernel for the machine's own release, from its backports
-# (VGPU_NEWER_SUITE: another suite): what the release's own kernel lacks, as syncobjs of virtio-gpu before Linux 6.6, is tested
-# there. Fetches some 110 MB once, into TOP/build/guest-newer. Not part of make test.
+# newer.sh TOP: the boots `guest` and `virtgpu` with the newest kernel of the machine's Debian release, from its backports
+# (VGPU_NEWER_SUITE: another suite). Tests features that the release's own kernel lacks, such as virtio-gpu's syncobjs before
+# Linux 6.6. Fetches some 110 MB once, into TOP/build/guest-newer. Not part of make test.
 set -eu
 top=$1
 build=$top/build

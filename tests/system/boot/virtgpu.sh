@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# virtgpu.sh BUILD DRIVER MODULES: a guest that has virtio-gpu beside our device: its buffers as external memory
-# (conform_dmabuf), its syncobjs as external semaphores (conform_syncobj), and what becomes of them when a program is killed or
-# a device goes. BUILD holds the test programs, DRIVER is vgpu_drv.ko, MODULES the guest kernel's. A line per check; the last
-# one is "virtgpu: N passed, M failed, K skipped".
+# virtgpu.sh BUILD DRIVER MODULES: a guest with virtio-gpu beside our device: virtio-gpu's buffers as external memory
+# (conform_dmabuf), its syncobjs as external semaphores (conform_syncobj), and their release when a program is killed or a
+# device is removed. BUILD holds the test programs, DRIVER is vgpu_drv.ko, MODULES the guest kernel's. A line per check; the
+# last line is "virtgpu: N passed, M failed, K skipped".
 build=$1
 driver=$2
 modules=$3
@@ -39,7 +39,7 @@ check() { # NAME COMMAND...
 }
 
 uname -r
-# vgem first: the first render node is one without syncobjs.
+# vgem first, so that the first render node lacks syncobjs.
 check vgem sh "${0%/*}/drm_module.sh" "$tool" "$modules" vgem/vgem
 check module sh "${0%/*}/drm_module.sh" "$tool" "$modules" virtio/virtio-gpu
 idle=$(cat /sys/module/virtio_gpu/refcnt)
@@ -76,7 +76,7 @@ hold() { # PROGRAM TEST: starts a program that says "holding"; its pid in $pid
     grep -q '^not run: ' hold.log && return $status
     return 1
 }
-# As many users as before the tests: nothing of a buffer or a syncobj stays.
+# The module's use count is as before the tests: no buffer or syncobj is left.
 released() {
     for _ in $(seq 100); do
         [ "$(cat /sys/module/virtio_gpu/refcnt)" = "$idle" ] && return 0
@@ -105,7 +105,7 @@ wait_node() {
     done
     return 1
 }
-# Our device goes while it has a buffer of virtio-gpu: the buffer is let go of, and stays the program's.
+# Our device is removed while it holds a buffer of virtio-gpu: it drops the buffer, which the program keeps.
 device_gone() {
     device=$(basename /sys/bus/virtio/drivers/vgpu_drv/virtio*)
     hold "$dmabuf" virtio_gpu_hold || return
@@ -117,7 +117,7 @@ device_gone() {
     "$tool" rmmod && "$tool" insmod "$driver" && wait_node && "$dmabuf" virtio_gpu_import
 }
 check device_gone device_gone
-# virtio-gpu goes: the imported buffer stays usable, the wait for a syncobj fails.
+# virtio-gpu is removed: the imported buffer stays usable, the wait for a syncobj fails.
 virtio_gpu_gone() { # PROGRAM TEST
     device=$(basename /sys/bus/virtio/drivers/virtio_gpu/virtio*)
     hold "$@" || return
@@ -129,8 +129,8 @@ virtio_gpu_gone() { # PROGRAM TEST
 }
 check gone_under_import virtio_gpu_gone "$dmabuf" virtio_gpu_hold
 [ -z "$syncobjs" ] || check gone_under_wait virtio_gpu_gone "$syncobj" hold
-# Not drm_mm_takedown: Linux's virtio-gpu waits for its device's answer before it frees a buffer, so one that is let go of after
-# the device has gone stays in its table, with or without CUDA.
+# Ignores drm_mm_takedown: Linux's virtio-gpu frees a buffer only on its device's answer, so a buffer dropped after the
+# device's removal stays in its table, with or without CUDA.
 log_clean() {
     ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task' | grep -v ' drm_mm_takedown'
 }

@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The README's commands as a new user runs them, in a minimal Debian root: debootstrap's minbase with git, make and
-# certificates, and a clone of the committed tree. Hours with `test`; `make test-all` runs it.
+# Runs the README's commands as a new user would, in a minimal Debian root: debootstrap's minbase with git, make and
+# certificates, and a clone of the committed tree. Takes hours with `test`; `make test-all` runs it.
 #
 #   readme.sh O SUITE COMMAND...
 #
-# O        logs: of each command, and in SUITE-logs of each suite
+# O        logs of each command; of each suite in SUITE-logs
 # SUITE    bookworm or trixie
 # COMMAND  demo, test
 #
-# The root and what the commands download are kept in the cache; a run has an overlay over the root, in a mount and
-# process namespace that ends with it. Needs root, overlayfs, debootstrap and the network.
+# The cache keeps the root and the commands' downloads; each run has an overlay over the root, in a mount and process
+# namespace of its own. Needs root, overlayfs, debootstrap and the network.
 # Last line: "readme SUITE: N passed, M failed, K skipped".
 
 set -u
@@ -49,7 +49,7 @@ mount -t proc proc "$work/root/proc"
 mount --rbind /dev "$work/root/dev"
 mount --rbind /sys "$work/root/sys"
 cp /etc/resolv.conf "$work/root/etc/resolv.conf" 2> /dev/null
-# How this machine reaches the archives: the user of a root has that from his administrator.
+# This machine's access to the archives; a user has it from the administrator.
 for file in /etc/apt/apt.conf.d/*proxy* /etc/pip.conf /usr/local/share/ca-certificates/*; do
     [ -e "$file" ] && mkdir -p "$work/root${file%/*}" && cp "$file" "$work/root$file"
 done
@@ -73,7 +73,7 @@ for goal; do
         echo "FAIL: make $goal in a minimal $suite: status $rc: $(tail -n 2 "$log" | tr '\n' ' ')"
     fi
 done
-# The root goes, the log of each suite stays.
+# Keeps each suite's log when the root is deleted.
 rm -rf "$out/$suite-logs"
 cp -r "$work/root/srv/vgpu-cuda/build/log" "$out/$suite-logs" 2> /dev/null
 echo "readme $suite: $passed passed, $failed failed, 0 skipped"

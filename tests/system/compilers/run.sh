@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Builds the tree, with its unit tests and the demo programs, without a warning by other compilers than the one that
-# built BUILD, also those of a minimal Debian 13 or newer, and runs the demo programs with what was built there.
+# Builds the tree, its unit tests and the demo programs, warnings being errors, with compilers other than the one that built
+# BUILD, including those of a minimal Debian 13 or newer, and runs the demo programs with the results.
 #
 #   run.sh O BUILD [SUITE]
 #
 # O      logs and objects
-# BUILD  what was built before: configuration
+# BUILD  an earlier build, for its configuration
 # SUITE  trixie (the default): its gcc and clang, and the machine's clang; sid: gcc-15 and its newest gcc
-# Environment: CUDA_HOME; VGPU_TRIXIE_ROOT, VGPU_SID_ROOT: a root with the packages that are listed below.
+# Environment: CUDA_HOME; VGPU_TRIXIE_ROOT, VGPU_SID_ROOT: a root with the packages listed below.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,15 +25,15 @@ sid) root=${VGPU_SID_ROOT:-$CACHE/roots/sid-build} compilers="gcc-15 gcc" ;;
 esac
 shift $(($# < 3 ? $# : 3))
 parts="lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu"
-# Each part's goal for its unit tests; those of the software GPU are most of its time, and clang builds them on the host.
+# Goals that build a part's unit tests. The software GPU's take most of the time, so only clang on the host builds them.
 tests="protocol:unit-tests lib:unit-tests host/backend:unit-tests userspace/libcuda:unit-tests userspace/libnvidia-ml:unit-tests userspace/vgpu:unit-tests"
-# What the parts are built from in the root.
+# Packages that the root needs to build the parts.
 packages=$(awk '!/^#/ && $2 == "demo" { print $1 }' "$TOP/scripts/packages.txt" |
            grep -vxE 'apt|cpio|kmod|libelf1|meson|ninja-build|python3-venv|lib(glib2.0|pixman-1|fdt|attr1|cap-ng|slirp)-dev|dpkg-dev|xz-utils|zstd')
 packages="$packages libcmocka-dev$([ $suite = trixie ] || echo " gcc-15")"
 passed=0 failed=0 skipped=0
 
-# The second call of this script: in a mount namespace of its own.
+# Second call of this script, in a mount namespace of its own.
 if [ "${VGPU_COMPILERS_INSIDE:-}" = 1 ]; then
     work=$out/overlay
     mkdir -p "$work"
@@ -68,7 +68,7 @@ not_run()
     skipped=$((skipped + 1))
 }
 
-# build_with CC FOLDER LOG GOALS [PREFIX...]: PART:GOAL each, by that compiler, every warning an error.
+# build_with CC FOLDER LOG GOALS [PREFIX...]: builds each PART:GOAL with CC, every warning an error.
 build_with()
 {
     local cc=$1 to=$2 log=$3 goals=$4 part bad=0
@@ -124,14 +124,14 @@ else
     cc=${compilers%% *}
     build_with $cc /o/$suite-$cc "$out/$suite-tests.log" "$tests" within
     check "$name, $cc: the unit tests, no warning" $? "$(told "$out/$suite-tests.log")"
-    # nvcc takes the compilers that it knows: gcc of trixie, not every newer one.
+    # nvcc accepts the compilers that it knows: trixie's gcc, but not every newer version.
     programs=$build/demo/programs
     if [ $suite = trixie ]; then
         build_with gcc /o/$suite-gcc "$out/$suite-demo.log" demo:all within
         check "$name, nvcc with gcc: the demo programs, no warning" $? "$(told "$out/$suite-demo.log")"
         programs=/o/$suite-gcc/demo
     fi
-    # Programs and our parts of that Debian, with the system's libraries.
+    # Runs the programs and parts built in that root, with its libraries.
     mkdir -p "$out/demo"
     within /bin/bash "$TOP/demo/all.sh" $programs /o/demo /o/$suite-$cc/userspace/vgpu/vgpu run --gpu soft \
         > "$out/demo.log" 2>&1

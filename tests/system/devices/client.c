@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client WHAT: the devices shown by libcuda and NVML, in lines that run.sh compares.
+ * client QUESTION: the devices shown by libcuda and NVML, in lines that run.sh compares.
  *   cuda    cuInit's result, then UUID and PCI bus id of each device
  *   nvml    the same from NVML
  *   use     works on device 0, then prints the devices on which NVML lists this process, and the
  *           memory in use
  *   beyond  an ordinal of another backend, and an address given to another process: CUresults
- *   late    queries the version, then sets CUDA_VISIBLE_DEVICES=1, then as `cuda`
- *   forked  NVML before a fork and in the child: the numbers of devices
+ *   late    queries the version, sets CUDA_VISIBLE_DEVICES=1, then as `cuda`
+ *   forked  NVML's number of devices before a fork and in the child
  */
 #include <cuda.h>
 #include <dlfcn.h>

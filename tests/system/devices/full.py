@@ -10,7 +10,7 @@ FIRST = os.environ["VGPU_SOCKET"].split(":")[0]
 
 
 def main():
-    # A program that has initialised CUDA holds it; it waits for its input to end.
+    # Occupies the backend's client slot until the end of its input.
     hold = ("import ctypes, sys; cuda = ctypes.CDLL('libcuda.so.1'); "
             "print(cuda.cuInit(0), flush=True); sys.stdin.read()")
     holder = subprocess.Popen([sys.executable, "-c", hold], env=dict(os.environ, VGPU_SOCKET=FIRST),

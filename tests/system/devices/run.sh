@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh BUILD TOP_BUILD: programs that see several backends, over the socket and in a guest of two devices.
-# The guest's part prints the same lines, under names of their own.
+# run.sh BUILD TOP_BUILD: programs that see several backends, over the socket and in a guest with two devices.
+# The guest prints the same lines, under different names.
 set -u
 out=$1
 build=$2
@@ -17,7 +17,7 @@ unset CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER VGPU_SOFT_CC
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 
-# compare NAME WANT TEXT: the text is exactly that (a pattern of bash)
+# compare NAME WANT TEXT: TEXT must match WANT, a pattern of bash
 compare()
 {
     # shellcheck disable=SC2053
@@ -43,7 +43,7 @@ if [ -n "$missing" ]; then
     exit 0
 fi
 
-# What two backends with a software GPU each show; the UUIDs spell "vgpu-cuda-soft00" and "...10".
+# Two backends with a software GPU each; the UUIDs spell "vgpu-cuda-soft00" and "...10".
 stem=GPU-76677075-2d63-7564-612d-736f6674
 first="${stem}3030 0000:F0:00.0"
 second="${stem}3130 0001:F0:00.0"
@@ -79,7 +79,7 @@ compare "the trace names the backend" "*2 backends are here; this process uses *
 pairs=(env VGPU_SOFT_CC=8.0,9.0)
 says "several of the second, in another order" \
     "init 0"$'\n'"${stem}3131 0001:F0:01.0"$'\n'"${stem}3130 0001:F0:00.0" "${pairs[@]}" CUDA_VISIBLE_DEVICES=3,2 "${two[@]}" cuda
-# A backend that is not there has no devices; the second's number is then 0.
+# A missing backend has no devices, so the second's device is number 0.
 gone=(sh -c "VGPU_SOCKET=$work/none.sock:\$VGPU_SOCKET exec \"\$@\"" sh)
 says "a backend that is gone" "init 0"$'\n'"$second" "$vgpu" run --gpu soft "${gone[@]}" "$client" cuda
 says "a backend that is gone, a number" "init 0"$'\n'"$second" \
@@ -88,7 +88,7 @@ says "a backend that is gone, NVML" "${stem}3130 00000001:F0:00.0 peer of the fi
     "$vgpu" run --gpu soft "${gone[@]}" "$client" nvml
 says "all backends are gone" "init 100" \
     env VGPU_SOCKET="$work/a.sock:$work/b.sock" LD_LIBRARY_PATH="$build/userspace/libcuda" "$client" cuda
-# One that serves as many clients as it may is an error: the numbers do not depend on who else is there.
+# A backend at its limit of clients is an error, so that device numbers do not depend on other programs.
 printf '#!/bin/sh\nexec "%s" --max-clients 1 "$@"\n' "$build/host/backend/vgpu-backend" > "$work/narrow"
 chmod +x "$work/narrow"
 says "a backend that is full" "*init 808"$'\n'"init 808" "$vgpu" run --gpu soft --gpus 2 --backend "$work/narrow" \
@@ -116,7 +116,7 @@ if [ -n "$missing" ]; then
     skipped=$((skipped + 1))
     echo "not run: devices in a guest: not built:$missing"
 else
-    # Each answer is between lines with its name.
+    # Lines with a case's name enclose its answer.
     cat > "$work/in_guest" <<END
 #!/bin/bash
 ask() { echo "case \$1"; shift; "\$@" 2>&1; }
@@ -138,7 +138,7 @@ ask end true
 END
     chmod 755 "$work" "$work/in_guest"
     guest=$(cd "$work" && timeout 400 "$vgpu" vm run --gpu soft --gpus 2 --timeout 380 ./in_guest 2>&1)
-    # answer NAME: the lines of a case
+    # answer NAME: prints a case's lines
     answer() { sed -n "/^case $1\$/,/^case /{/^case /d;p}" <<< "$guest"; }
     compare "in a guest: two nodes" /dev/vgpu0$'\n'/dev/vgpu1 "$(answer nodes)"
     compare "in a guest: the first" "init 0"$'\n'"$first" "$(answer first)"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh BUILD TOP_BUILD: discovery must report library=CUDA and what `vgpu smi` says, over the socket
-# and in a guest; and library=cpu where a fault is put in its way, with doctor naming it.
+# run.sh BUILD TOP_BUILD: discovery must report library=CUDA and agree with `vgpu smi`, over the socket
+# and in a guest; under an injected fault it must report library=cpu, and doctor must name the fault.
 set -u
 out=$1
 build=$2
@@ -30,7 +30,7 @@ fi
 if [ ! -e "$ggml/libggml-cuda.so" ]; then
     VGPU_BUILD=$build "$here/../../../scripts/npm.sh" llama > "$log" 2>&1
 fi
-# The second half of the sequence needs no ggml: it is run without when there is none.
+# The second half of the sequence needs no ggml, and runs alone where ggml is missing.
 folder=$ggml
 if [ ! -e "$ggml/libggml-cuda.so" ]; then
     not_run "ggml's half of the discovery" "the npm packages could not be fetched: $(tail -n 1 "$log")"
@@ -38,10 +38,10 @@ if [ ! -e "$ggml/libggml-cuda.so" ]; then
 fi
 export LD_LIBRARY_PATH=$CUDA_HOME/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# word LINE KEY: the value behind KEY=
+# word LINE KEY: prints the value of KEY=
 word() { sed -n "s/.*\b$2=\([^ ]*\).*/\1/p" <<< "$1"; }
 
-# compare WAY: what discovery said ($text) against what vgpu smi says ($smi)
+# compare WAY: compares discovery's output ($text) with that of vgpu smi ($smi)
 compare()
 {
     local line cc driver total
@@ -59,7 +59,7 @@ compare()
 }
 query="--query-gpu=compute_cap,driver_version,memory.total --format=csv,noheader,nounits"
 
-# Ollama's own limit for the probe is 15 s; this machine may be busy.
+# Ollama limits its probe to 15 s; this machine may be slower under load.
 text=$(timeout 120 "$vgpu" run --gpu soft "$out/discovery" $folder 2> "$log")
 smi=$(timeout 60 "$vgpu" smi --gpu soft $query)
 compare "socket"
@@ -67,7 +67,7 @@ text=$(VGPU_SOFT_CC=9.0 VGPU_SOFT_MEMORY=2G timeout 120 "$vgpu" run --gpu soft "
 smi=$(VGPU_SOFT_CC=9.0 VGPU_SOFT_MEMORY=2G timeout 60 "$vgpu" smi --gpu soft $query)
 compare "socket, another compute capability and memory"
 
-# refused NAME FAULT CAUSE: the client falls back, and doctor says why
+# refused NAME FAULT CAUSE: the client falls back to the CPU, and doctor names the cause
 refused()
 {
     local name=$1 cause=$3 report

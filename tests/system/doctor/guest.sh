@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Part of run.sh: the same questions inside of guests; one boot with the device, one without.
+# Part of run.sh: the same checks inside guests, in one boot with the device and one without.
 echo "# in a guest"
 missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}" \
@@ -60,7 +60,7 @@ else
     skipped=$((skipped + 1))
     echo "not run: permission and driver in a guest: the guest's root is needed"
 fi
-# vgpu trace --vm: both traces of a program in a guest are on the host afterwards, and the status is the program's.
+# vgpu trace --vm leaves both traces of a program in a guest on the host, and returns the program's status.
 (cd "$work" && timeout 400 "$vgpu" trace --vm --all --gpu soft --json vm.json --output vm.txt "$out/client" fails) \
     > "$work/vm.out" 2>&1
 rc=$?

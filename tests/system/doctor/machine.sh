@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Part of run.sh: several backends, nodes of the driver and PCI devices, without a guest (machine.c).
+# Part of run.sh: several backends, device nodes and PCI devices, simulated without a guest (machine.c).
 echo "# machines"
 
-# said yes|no NAME PATTERN COMMAND...: doctor gives a verdict, whichever, and the text is in it, or is not
+# said yes|no NAME PATTERN COMMAND...: doctor gives some verdict, whose text matches PATTERN (yes) or does not (no)
 said()
 {
     local want=$1 name=$2 pattern=$3 text is=no
@@ -19,7 +19,7 @@ said no "one backend is not counted" "backends are here" "$vgpu" run --gpu soft 
 verdict "two backends are" ok 0 "^ *ok +2 backends are here" "$vgpu" run --gpu soft \
     sh -c 'VGPU_SOCKET=$VGPU_SOCKET:$VGPU_SOCKET exec "$0" doctor' "$vgpu"
 
-# pci NAME VENDOR DEVICE: another device on the bus
+# pci NAME VENDOR DEVICE: adds a device to the simulated bus
 pci()
 {
     mkdir -p "$work/bus/$1"

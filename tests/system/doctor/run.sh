@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh BUILD TOP_BUILD: each fault is put in place, and vgpu doctor must name it.
+# run.sh BUILD TOP_BUILD: creates each fault in turn; vgpu doctor must name it.
 set -u
 out=$1
 build=$2
@@ -16,13 +16,13 @@ unset XDG_RUNTIME_DIR CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 
-# Prints what the text says of the source tree: targets and folders that no package has.
+# Prints references to the source tree: make targets and folders, which no package contains.
 words_of_tree()
 {
     grep -E '`make |make -C|README|insmod|CONFIG_|(^|[^/a-z-])docs/|(^|[ `(])(userspace|kernel|host|tests|packaging|build)/' <<< "$1"
 }
 
-# verdict NAME CAUSE STATUS PATTERN COMMAND...: doctor's verdict, its exit status, and a text in it
+# verdict NAME CAUSE STATUS PATTERN COMMAND...: doctor's verdict, exit status and a pattern of its text
 verdict()
 {
     local name=$1 cause=$2 want=$3 pattern=$4 text rc
@@ -52,7 +52,7 @@ if [ -n "$missing" ]; then
     echo "doctor: 0 passed, 0 failed, 1 skipped"
     exit 0
 fi
-# As packages install it: what doctor says is to be of use there, too.
+# Installed as by the packages: doctor's advice must apply there, too.
 tree=$vgpu
 vgpu=$work/installed/usr/bin/vgpu
 mkdir -p "$work"/installed/usr/{bin,lib/vgpu/guest,lib/vgpu/jit,share/doc}
@@ -136,7 +136,7 @@ verdict "another libcuda first in LD_LIBRARY_PATH" other-libcuda 21 "LD_LIBRARY_
     env LD_LIBRARY_PATH="$out/other:$build/userspace/libcuda" "$vgpu" doctor "$out/client"
 verdict "another libcuda by DT_RPATH" other-libcuda 21 "RPATH" $doctor "$out/client_rpath"
 verdict "under vgpu run" ok 0 "a backend listens" "$vgpu" run --gpu soft "$vgpu" doctor "$out/client"
-# A host that was not updated: what it does not know is refused by libcuda, with both versions; the rest works.
+# With an outdated host, libcuda refuses the calls that the host lacks, naming both versions; the rest work.
 "$build/host/backend/vgpu-backend" --gpu soft --listen "$work/older.sock" --protocol-minor 0 --ready-fd 3 \
     3> "$work/older.ready" 2> "$work/older.log" &
 older=$!
@@ -148,7 +148,7 @@ verdict "an older host, a graph" parts-do-not-match 15 "vgpGraphCreate came with
 verdict "the same program, a host of today" ok 0 "our libcuda" $doctor "$out/client" graph
 kill $older 2> /dev/null
 wait $older 2> /dev/null
-# A host whose answer has no end: what is printed of it ends all the same.
+# A host with an endless answer: doctor prints a bounded part.
 python3 - "$work/endless.sock" <<'END' &
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -216,7 +216,7 @@ END
 else
     bad "trace --json" "status $rc: $(tail -n 3 "$work/t.json")"
 fi
-# totals FILE: the totals of the readable trace are those of its lines
+# totals FILE: the totals of a readable trace must match its lines
 totals()
 {
     awk '/^call  +count /         { table = 1; next }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Part of run.sh: the broken set-ups of setups.txt.
+# Part of run.sh: the faulty set-ups of setups.txt.
 echo "# broken set-ups"
 s=$work/setups L=$build/userspace/libcuda C=$out/client C_static=$out/client machine=$out/machine.so other=$out/other/libcuda.so.1
 D=$doctor Q="env VGPU_BACKEND=$work/setups/limited" H="$vgpu doctor" R="$vgpu run --gpu soft" M="env LD_PRELOAD=$machine"
 long=$(printf 'x%.0s' $(seq 120))
 
-# patched FROM TO OFFSET BYTES: a copy with other bytes
+# patched FROM TO OFFSET BYTES: copies FROM to TO with BYTES at OFFSET
 patched()
 {
     mkdir -p "$(dirname "$2")"
@@ -36,7 +36,7 @@ make_libraries()
     : > "$s/empty_first/libcuda.so.1"
     head -c 4096 "$L/libcuda.so.1" > "$s/cut/libcuda.so.1"
     ln -s /nowhere/libcuda.so.1 "$s/dangling/libcuda.so.1"
-    # The bytes of the class and of the machine in an ELF file's head.
+    # Offsets of the class and machine fields in an ELF header.
     patched "$other" "$s/narrow/libcuda.so.1" 4 '\001'
     patched "$other" "$s/arm/libcuda.so.1" 18 '\267\000'
     gcc -shared -fPIC -x c /dev/null -x none -o "$s/libnowhere.so.7" -Wl,-soname,libnowhere.so.7
@@ -67,7 +67,7 @@ make_programs()
     printf '#!/bin/sh\nexit 1\n' > "$s/script"
     printf '#!/nowhere/sh\nexit 1\n' > "$s/no_interpreter"
     printf '#!/bin/sh\r\nexit 1\r\n' > "$s/windows"
-    # What the loader says for such a program.
+    # The loader's message for such a program.
     printf '#!/bin/sh\necho "p: /lib/libc.so.6: version \\`GLIBC_2.99'"'"' not found (required by p)" >&2\nexit 1\n' > "$s/newer_libc"
     cp "$s/script" "$s/not_in_path"
     chmod 755 "$s"/{not_in_path,script,no_interpreter,windows,newer_libc}
@@ -78,7 +78,7 @@ make_programs()
 setup_line()
 {
     local text rc
-    # A set-id program needs somebody else than its owner.
+    # A set-id program takes effect only for users other than its owner.
     if [ "${6#\$root }" != "$6" ] && [ "$(id -u)" != 0 ]; then
         skipped=$((skipped + 1))
         echo "not run: $1: root is needed"
@@ -102,7 +102,7 @@ make_machines
 make_libraries
 make_limited
 make_programs
-# The separator is a bar between blanks: bars of regular expressions have none.
+# The separator is a bar between blanks, since regular expressions use bars without blanks.
 while IFS= read -r line; do
     case $line in '#'* | '') continue ;; esac
     IFS=$'\x01' read -r -a field <<< "${line// | /$'\x01'}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Part of run.sh: vgpu smi's forms; what scripts ask nvidia-smi for.
+# Part of run.sh: vgpu smi's output formats, and the queries that scripts make of nvidia-smi.
 echo "# smi"
 
-# form NAME PATTERN OPTIONS...: one line of the answer is the pattern
+# form NAME PATTERN OPTIONS...: a line of the output must match PATTERN
 form()
 {
     local name=$1 pattern=$2 text
@@ -45,7 +45,7 @@ form "-i: a number" '^0, ' -i 0 --query-gpu=index,uuid $csv
 form "-i: a UUID" '^0$' -i "$("$vgpu" smi --gpu soft --query-gpu=uuid $csv)" --query-gpu=index $csv
 form "-i: not there" 'No devices were found' -i 7
 VGPU_SOFT_CC=8.0,9.0 form "-i: a list, two GPUs" '^1, 9\.0$' -i 0,1 --query-gpu=index,compute_cap $csv
-# Every name of the help is answered.
+# Every field name in the help text must have a value.
 names=$("$vgpu" smi --help-query-gpu | awk 'NR > 2 { printf "%s%s", n++ ? "," : "", $1 }')
 text=$("$vgpu" smi --gpu soft --query-gpu="$names" $csv)
 if [ "$(tr -dc , <<< "$names" | wc -c)" = "$(tr -dc , <<< "$text" | wc -c)" ] && [ "$(wc -l <<< "$text")" = 1 ]; then
@@ -53,7 +53,7 @@ if [ "$(tr -dc , <<< "$names" | wc -c)" = "$(tr -dc , <<< "$text" | wc -c)" ] &&
 else
     bad "smi: all names" "$text"
 fi
-# A process of ours, seen while it runs; -l goes on until it is ended.
+# A running process must be listed; -l repeats until it is killed.
 text=$("$vgpu" run --gpu soft bash -c "'$out/client' waits > '$work/waits' & client=\$!
     for _ in \$(seq 300); do grep -q ready '$work/waits' && break; sleep 0.1; done
     timeout 60 '$vgpu' smi --query-compute-apps=pid,process_name,used_memory $csv --loop-ms=500 | grep -m 2 \"^\$client, \" > '$work/loop'

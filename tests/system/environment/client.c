@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client WHAT...: effects of the environment on libcuda, a line per question; compared by run.sh.
+ * client QUESTION...: effects of the environment on libcuda, a line per question; compared by run.sh.
  *   devices   cuInit's result; for each device its capability, and the number of blocks per SM that
  *             work in its context reaches
  *   uuids     the UUIDs of all devices, in nvidia-smi's form
@@ -10,16 +10,17 @@
  *   loading   cuModuleGetLoadingMode
  *   pinned    64 KiB and 9 MiB of pinned memory, allocated and registered: results, copies,
  *             attributes
- *   tokens    like decoding of a language model: small inputs, each waited for, a kernel, its
- *             result; ROUNDS times
- *   ggml-tokens  the same with the inputs in the thread's default stream, as by ggml
- *   steps     like a training step: a batch copied, kernels, one value read back; ROUNDS times
- *   fills     results are zeroed in both ways, waited for, counted up and read back; ROUNDS times
- *   captures  graphs are captured; ROUNDS times
- *   others    inputs that are waited for and then used in another stream; ROUNDS times
- *   unified   whether pinned memory has one address for both sides, far from the program's mappings
+ *   tokens    ROUNDS times, as a language model decodes: small inputs with a wait for each, a
+ *             kernel, its result
+ *   ggml-tokens  the same with the inputs in the thread's default stream, as in ggml
+ *   steps     ROUNDS times, as a training step: copies a batch, runs kernels, reads a value back
+ *   fills     ROUNDS times: zeroes results in both ways, waits, increments and reads them back
+ *   captures  captures graphs ROUNDS times
+ *   others    ROUNDS times: waits for inputs, then uses them in another stream
+ *   unified   whether pinned memory has the same address on host and device, far from the program's
+ *             mappings
  *   images    the result of a kernel in an image of 1 MiB
- *   version   cuDriverGetVersion before cuInit, in a child forked then, and after cuInit
+ *   version   cuDriverGetVersion before cuInit, in a child forked before cuInit, and after cuInit
  */
 #include <cuda.h>
 #include <semaphore.h>
@@ -426,7 +427,7 @@ static void captures(void)
     printf("right\n");
 }
 
-/* Completed work is queried from the worker once, however often the program asks. */
+/* Of completed work the worker is asked once, for any number of queries by the program. */
 static void queries(void)
 {
     struct work w;

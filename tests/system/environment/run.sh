@@ -16,7 +16,7 @@ unset CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING CUDA_LAUNCH_BLO
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 
-# says NAME WANT COMMAND...: the command prints exactly that (a pattern of bash)
+# says NAME WANT COMMAND...: the command's output must match WANT, a pattern of bash
 says()
 {
     local name=$1 want=$2 text
@@ -92,7 +92,7 @@ counts "a query of what is complete is made once: of the event, of the stream, a
 counts "VGPU_ANSWER_QUERIES=0: each query is made" queries round_trips 201 env VGPU_ANSWER_QUERIES=0
 counts "what is captured is not waited for, only the capture's begin and end" captures round_trips 3 env
 counts "VGPU_POST_CAPTURED=0: each call is" captures round_trips 6 env VGPU_POST_CAPTURED=0
-# polls NAME WANT COMMAND...: 40000 queries of what is not complete; WANT: few (one of either sort in 60 us), or all
+# polls NAME WANT COMMAND...: 40000 queries of incomplete work; WANT: few (one of each kind in 60 us), or all
 polls()
 {
     local name=$1 want=$2 text n
@@ -124,7 +124,7 @@ counts "a wait is made up for before work in another stream" others waits_made_u
 counts "and never made up for when it was not owed" tokens waits_made_up 0 env
 
 echo "# images cross once"
-# images NAME SENT SPARED: bytes of an image that a program sends, and those that it need not
+# images NAME SENT SPARED: image bytes that a program sends, and image bytes saved by the cache
 images()
 {
     local name=$1 want="images 42 sent $2 spared $3" text
@@ -134,7 +134,7 @@ images()
         /^images/p' <<< "$text" | sort | tr '\n' ' ')
     if [ "$text" = "$want " ]; then ok "$name"; else bad "$name" "'$text' instead of '$want'"; fi
 }
-# with_images OPTION...: a backend
+# with_images OPTION...: starts a backend
 with_images()
 {
     rm -f "$work/ready"
@@ -149,7 +149,7 @@ stop_server()
     wait $server 2> /dev/null
     server=
 }
-# Until the backend keeps it: it checks the image when the program may have ended.
+# Waits until the backend has cached the image, which it checks possibly after the program's end.
 kept()
 {
     for _ in $(seq 600); do
@@ -172,7 +172,7 @@ stop_server
 echo "# the driver's version"
 says "of the software GPU" "before 13050 child 0 after 13050" "${run[@]}" version
 says "VGPU_DRIVER_VERSION" "before 12090 child 0 after 12090" env VGPU_DRIVER_VERSION=12090 "${run[@]}" version
-# host VERSION WANT: a backend whose driver is of that version
+# host VERSION WANT: starts a backend with a driver of VERSION
 host()
 {
     rm -f "$work/ready"

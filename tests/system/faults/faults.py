@@ -24,7 +24,7 @@ from shared import (test_shared_ends, test_shared_quota, test_shared_random_kill
                     test_shared_strangers)
 
 
-# ---- the tests: each gets a fresh Setup with a running backend ----
+# ---- tests; each runs with a fresh Setup and a running backend ----
 
 def test_fuzz(s):
     """Malformed records of every kind while another process works."""
@@ -215,11 +215,11 @@ def test_memory_quota(s):
     need(status == 0, text)
     got = int(text.split()[1])
     need(250 <= got <= 256, "%d MB with a quota of 256" % got)
-    # What a program had is there for the next one as soon as it has ended.
+    # A program's quota is available to the next program as soon as it has exited.
     status, text = s.run(s.args.victim, "modules", "500")  # variables and cuMemCreate count as well
     print("  " + text.strip())
     need(status == 0 and 245 <= int(text.split()[1]) <= 256, text)
-    # A graph counts with what it can have at one time.
+    # A graph is charged with its largest concurrent allocation.
     for shape, want in (("chain", 0), ("branches", 2)):
         status, text = s.run(s.args.victim, shape, "100")
         need(status == 0 and "launch returns %d\n" % want in text, "%s: %s" % (shape, text))

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# guest.sh BUILD BOOT_TOOL DRIVER CYCLES: the rows of the table that need a guest's driver, many in one boot.
-# Prints "row NN: ok, N cycles" or "row NN: FAIL why" for each, and what the kernel's log has at the end.
+# guest.sh BUILD BOOT_TOOL DRIVER CYCLES: the rows of the table that need a guest's driver, all in one boot.
+# Prints "row NN: ok, N cycles" or "row NN: FAIL why" for each, then the kernel's log.
 build=$1
 tool=$2
 driver=$3
@@ -20,8 +20,8 @@ fail() {
     echo "row $row: FAIL $*"
 }
 
-# A victim at work until the pipe's other end is closed.
-# Not in the shared folder, in which there are no pipes.
+# A victim works until the pipe's other end is closed.
+# The pipe lies outside the shared folder, which supports none.
 fifo=/var/tmp/victim.$$
 mkdir -p /var/tmp
 mkfifo $fifo || exit 1
@@ -103,7 +103,7 @@ row_20() {
         echo "$device" >/sys/bus/virtio/drivers/vgpu_drv/bind && wait_node && "$victim" once ||
             { fail 20 "not there again after bind, round $i"; return; }
     done
-    # The PCI device behind it, as a hot unplug that the guest consents to.
+    # Removes the PCI device behind the node, as a hot unplug with the guest's consent.
     pci=$(readlink -f /sys/bus/virtio/drivers/vgpu_drv/virtio*)
     pci=$(dirname "$pci")
     waiting || { fail 20 "no waiting program: $(cat waiting.log)"; return; }
@@ -123,7 +123,7 @@ row_22() {
     waiting || { fail 22 "no waiting program: $(cat waiting.log)"; return; }
     cycles=$(n 10)
     for i in $(seq "$cycles"); do
-        # freeze where there is no S3: both freeze every process first.
+        # Without S3, uses freeze: both freeze every process first.
         echo freeze >/sys/power/state 2>freeze.log || { fail 22 "processes cannot be frozen, round $i: $(cat freeze.log)"; return; }
     done
     echo none >/sys/power/pm_test

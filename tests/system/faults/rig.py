@@ -83,7 +83,7 @@ class Setup:
         if os.path.exists(self.socket):
             os.unlink(self.socket)
         r, w = os.pipe()
-        # A pool that follows the clients would be taken for workers that are left.
+        # Workers of a pool that grows with the clients would count as leaked.
         self.backend = subprocess.Popen(
             [self.args.backend, "--listen", self.socket, "--gpu", "soft", "--pool-max", "0",
              "--ready-fd", str(w), *options],

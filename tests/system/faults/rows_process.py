@@ -59,7 +59,7 @@ def worker_crashes(x):
                         pass
                 wait_until(lambda: p.poll() is not None, 1)
             code, out = ends(p, 20)
-            # 'wait' ends with 0 when its waits returned errors; before that its calls do.
+            # 'wait' exits with 0 if its waits returned errors; its earlier calls return them as well.
             need(code == 0 or (code == 1 and "returns" in out), "status %d: %s" % (code, out))
             if i % 8 == 7:
                 s.works()

@@ -195,7 +195,7 @@ def storm(x):
         spent = ticks(s.backend.pid) - was
         wall = (os.times().elapsed - began) * os.sysconf("SC_CLK_TCK")
         x.say("%d doorbells; the broker took %d of %d ticks" % (2 * n, spent, wall))
-        # Starting and ending 32 workers is in it.
+        # The time includes starting and ending 32 workers.
         need(spent <= wall / 2 + 50, "the broker took %d of %d ticks" % (spent, wall))
     x.did(2 * n)
     x.unit("host/backend/tests/broker", "vu_device_test", "test_full_queue", "test_bucket")

@@ -4,7 +4,7 @@ import mmap
 import os
 import struct
 
-# As in inject.h.
+# Numbers of enum inject_kind in inject.h.
 KINDS = {"memory": 1, "mapping": 2, "socket": 3, "descriptor": 4, "process": 5, "thread": 6, "watch": 7, "send": 8,
          "receive": 9, "open": 10, "provider": 11}
 

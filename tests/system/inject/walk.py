@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from page import KINDS, Page  # noqa: E402
 from rig import Fault, Setup, children, fd_count, find, need, wait_until  # noqa: E402
 
-# Who, what fails, the last k in a short run.
+# Process, kind of failing call, last k in a short run.
 WALKS = [("libcuda", kind, 100) for kind in ("memory", "mapping", "socket", "descriptor", "thread", "send", "receive", "open")] + \
         [("start", kind, 100) for kind in ("memory", "mapping", "socket", "descriptor", "thread", "send", "receive", "open")] + \
         [("worker", kind, 40) for kind in ("memory", "mapping", "descriptor", "thread", "send", "receive", "open")] + \
@@ -91,8 +91,8 @@ class Walk:
     def through_starts(self):
         """One program after another, while the broker fails."""
         s = self.setup
-        # What the first failure brings stays: the stack of the thread that closes files, which the C library keeps, the
-        # room of their list.
+        # The first failure allocates memory for good: the stack of the thread that closes files, kept by the C library,
+        # and the array of their list.
         self.page.arm(self.kind, 1)
         self.run("once")
         self.page.disarm()

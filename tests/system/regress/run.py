@@ -79,7 +79,7 @@ def output(build, command):
         if os.path.basename(command[0]) == "fuzz_exec":  # what it finds is kept nowhere
             command = command[:1] + ["-artifact_prefix=" + scratch + "/"] + command[1:-1] + [scratch] + command[-1:]
         try:
-            # Into a file: what a test that failed leaves behind would hold a pipe open.
+            # Output goes to a file: processes left behind by a failed test would hold a pipe open.
             with tempfile.TemporaryFile() as f:
                 done = subprocess.run(command, cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=f,
                                       stderr=subprocess.STDOUT, timeout=1800)

@@ -158,7 +158,7 @@ static void test_equal(void)
     result("equal replies", wrong, ncalls);
 }
 
-/* The first and the last byte of a field, each alone. */
+/* Changes the first and the last byte of a field, each alone. */
 static void test_one_byte(void)
 {
     unsigned wrong = 0, tried = 0;

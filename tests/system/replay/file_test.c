@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The reader of recordings with invalid input: a recording with one event of each type is truncated
- * at every byte, every byte is changed in several ways, and plausible lies are tried one by one.
+ * at every byte, every byte is changed in several ways, and plausible false values are tried singly.
  * Each file is read to its end or refused with a reason; the sanitizers check memory accesses.
  */
 #include <assert.h>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # gpu.sh BUILD TOP_BUILD [GPU]: for a machine with an NVIDIA GPU. Records each program on the software GPU and
-# replays it on GPU (nvidia), then the other way round; prints the totals and every difference. A
-# difference is a finding, not a failure of this script: it fails when something cannot be recorded or replayed.
+# replays it on GPU (nvidia), then vice versa; prints the totals and every difference. Differences are findings
+# and do not fail the script; a program that cannot be recorded or replayed does.
 
 set -u
 build=$1

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# run.sh BUILD TOP_BUILD: records programs on the software GPU as it is by default, replays them on it in
-# other forms, and has wrong recordings found and named.
+# run.sh BUILD TOP_BUILD: records programs on the software GPU with its default settings, replays them with
+# other settings, and checks that wrong recordings are detected and named.
 
 set -u
 build=$1
@@ -36,7 +36,7 @@ skip()
     echo "not run: $1: $2"
 }
 
-# record NAME PROGRAM ARGS...: NAME.vgr; false when it does not work.
+# record NAME PROGRAM ARGS...: makes NAME.vgr; false on failure.
 record()
 {
     if timeout 300 "$vgpu" trace --gpu soft --record "$work/$1.vgr" "${@:2}" > "$work/$1.out" 2>&1 &&
@@ -48,8 +48,8 @@ record()
     fi
 }
 
-# equal NAME FORM SETTING... -- OPTION...: every recording NAME.vgr* is replayed with the settings and
-# every answer is equal. Recordings of processes that were killed are taken as far as they go.
+# equal NAME FORM SETTING... -- OPTION...: replays every recording NAME.vgr* with the settings; every answer
+# must be equal. Recordings of killed processes count up to their last event.
 equal()
 {
     local name=$1 form=$2 settings=() file files=0 calls=0 n
@@ -73,7 +73,7 @@ equal()
     ok "$name, $form: $calls calls in $files recordings"
 }
 
-# Every form of the software GPU that is to compute the same. --move: all addresses differ.
+# Settings of the software GPU with equal results. --move: all addresses differ.
 forms()
 {
     equal "$1" "again" -- --show 5
@@ -82,7 +82,7 @@ forms()
     equal "$1" "at other addresses" -- --move 5
 }
 
-# wrong NAME LOG WANTED COMMAND...: ends with status 1 and says what is wanted.
+# wrong NAME LOG WANTED COMMAND...: COMMAND must exit with status 1 and print WANTED.
 wrong()
 {
     timeout 300 "${@:4}" > "$work/$2" 2>&1
@@ -94,7 +94,7 @@ wrong()
     fi
 }
 
-# refused NAME WANTED OPTION...: vgpu replay ends with status 2 and says what is wanted.
+# refused NAME WANTED OPTION...: vgpu replay must exit with status 2 and print WANTED.
 refused()
 {
     timeout 60 "$vgpu" replay "${@:3}" > "$work/refused.log" 2>&1
@@ -137,7 +137,7 @@ else
     skip llm "the programs of tests/apps/llm are not built (make -C tests/apps/llm)"
 fi
 
-# ---- recordings that are wrong ----
+# ---- wrong recordings ----
 file=$work/runtime.vgr
 call=$("${tool[@]}" copy "$file")
 "${tool[@]}" alter "$file" "$work/byte.vgr" "$call" byte=2
@@ -160,7 +160,7 @@ else
     bad "--json" "not one difference, or no JSON" "$work/result.json"
 fi
 
-# The lowest bit of a float that cuBLAS has computed.
+# Flips the lowest bit of a float computed by cuBLAS.
 floats=$(ls -S "$work"/blas.vgr* 2> /dev/null | head -n 1)
 if [ -n "$floats" ]; then
     call=$("${tool[@]}" copy "$floats")
@@ -208,7 +208,7 @@ else
 fi
 
 # ---- socket and guest ----
-# In one guest: what was recorded over the socket is replayed, and a program is recorded; that is replayed here.
+# A single guest replays a recording made over the socket, and records a program, which is replayed here.
 guest()
 {
     local missing="" part

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # table.sh BUILD TOP_BUILD: records whole suites on the software GPU, replays them in each form, and writes
-# docs/results/replay.md: how many calls, how many answers equal, and each difference.
+# docs/results/replay.md: numbers of calls and equal answers, and each difference.
 
 set -u
 build=$1
@@ -15,7 +15,7 @@ rm -rf "$work"
 mkdir -p "$work"
 : > "$work/differences"
 
-# sums FILE: calls, answers equal, differences, calls without answer, not replayed: the totals of a log.
+# sums FILE: a log's totals: calls, equal answers, differences, calls without answer, calls not replayed.
 sums()
 {
     awk '/ calls of .* replayed: / { calls += $1; for (i = 1; i < NF; i++) {

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test and fuzz_test, then sequences of one thread, then of two for a third of the time;
-# then the same through a worker.
+# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test and fuzz_test, then sequences with one thread, and with two
+# for a third of the time; then the same through a worker.
 set -u
 top=$1 out=$2
 export CUDA_HOME="$4"
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 passed=0 failed=0
-# What was used after its end once shows under AddressSanitizer alone, also in the tests that were written for it; so does an
-# index of a register class that has no row.
+# Uses after free, and an index of a register class without a row, show only under AddressSanitizer, also in the tests
+# written for them.
 for name in api_test fuzz_test; do
     if LD_LIBRARY_PATH=$out/softgpu "$out/softgpu/$name" > "$out/$name.log" 2>&1; then
         passed=$((passed + 1))
@@ -18,7 +18,7 @@ for name in api_test fuzz_test; do
         grep -m 8 -E '^\[  (FAILED|ERROR)|^\[   LINE|ERROR: AddressSanitizer|runtime error' "$out/$name.log"
     fi
 done
-# What make mutants takes out is still there to be taken out.
+# The patches of make mutants must still apply.
 stale= skipped=0
 command -v patch > /dev/null || { echo "not run: sequences: mutants apply: patch is not installed"; skipped=1; }
 [ $skipped = 1 ] || for patch in "$top"/tests/system/sequences/mutants/*.patch; do

@@ -95,7 +95,7 @@ static CUresult launch(void)
     return cuLaunchKernel(SEQ_ANY(function), 1, 1, 1, 32, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
 }
 
-/* In a context other than the primary, which a fault makes unusable until destroyed. */
+/* In a context other than the primary: a fault makes a context unusable until destroyed. */
 static CUresult fault(void)
 {
     CUcontext c = seq.context[1 + seq_random(2)];

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# coverage.sh TOP O SECONDS CUDA: shows which share of the lines of the folders where graphs, captures and streams are the
-# sequences reach, in process and through a worker. clang's counters as in scripts/coverage.sh: processes that are killed
-# count, too.
+# coverage.sh TOP O SECONDS CUDA: prints the share of lines that the sequences reach, in process and through a worker, in the
+# folders of graphs, captures and streams. clang's counters as in scripts/coverage.sh, which include killed processes.
 set -u
 top=$1 out=$2 seconds=$3 cuda=$4
 dir=$out/coverage
@@ -22,7 +21,7 @@ chmod +x "$dir/cc"
 build() { # FOLDER SETTING...
     folder=$1
     shift
-    # The outer make's settings are not for these builds.
+    # The outer make's settings do not apply to these builds.
     env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES CFLAGS='-O1 -g' make --no-print-directory -C "$top/$folder" O="$dir/$folder" \
         CUDA_HOME="$cuda" VGPU_WERROR=0 -j"${JOBS:-$(nproc)}" "$@" all > "$dir/build.log" 2>&1 || {
         echo "FAIL: $folder is not built, see $dir/build.log"
@@ -61,7 +60,7 @@ for part in host/softgpu/graph host/softgpu/api/graph host/softgpu/api/stream ho
     host/softgpu/*) object=$dir/host/softgpu/libcuda-soft.so.1 ;;
     *) object=$dir/host/backend/vgpu-worker ;;
     esac
-    # The last three columns but those of branches: lines, missed, share.
+    # The last three columns before those of branches: lines, missed, share.
     "$llvm/llvm-cov" report --instr-profile="$dir/profile" --show-branch-summary=false --show-region-summary=false \
         "$object" "$top/$part" | awk -v part="$part" '
         $1 == "TOTAL" { printf "| %s | %d | %d | %s |\n", part, $(NF - 2) - $(NF - 1), $(NF - 2), $NF; found = 1 }

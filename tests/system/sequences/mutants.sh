@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# mutants.sh TOP O CUDA SEEDS [PATCH...]: takes each mend in mutants/ out of a copy of the software GPU, worker-*: out of one of
-# the backend, client-*: out of libcuda, which two threads use; sequences must find it. ptx-*: out of the software GPU, and PTX
-# with exchanged registers (fuzz_test) must find it.
+# mutants.sh TOP O CUDA SEEDS [PATCH...]: reverts each fix in mutants/ in a copy of the software GPU (worker-*: of the backend;
+# client-*: of libcuda, used by two threads); sequences must find the fault. ptx-*: in the software GPU, where PTX with
+# exchanged registers (fuzz_test) must find it.
 set -u
 top=$1 out=$2 cuda=$3 seeds=$4
 src=$top/tests/system/sequences
@@ -12,12 +12,12 @@ export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 passed=0 failed=0
 dir=$out/mutant
 
-# What was built is older than its sources' copies, so that only what the patch changes is compiled: also what includes a header
-# that it changes, since the dependencies are those of the copies from now on.
+# The build is newer than the sources' copies, so that only patched files, and files that include a patched header, are
+# recompiled; its dependency files are rewritten to name the copies.
 copied() { # BUILT
     rm -rf "$dir"
     mkdir -p "$dir/host" "$dir/build" "$dir/kernel/vgpu_drv"
-    # With what is generated from the description, which is where scripts/generated.mk looks for it.
+    # Includes the sources generated from the description, at the place where scripts/generated.mk expects them.
     cp -a "$top/scripts" "$top/lib" "$top/protocol" "$dir/" && cp -a "$top/kernel/vgpu_drv/uapi" "$dir/kernel/vgpu_drv/" &&
         cp -a "$top/build/generated" "$dir/build/" && cp -a "$1" "$dir/built" || exit 1
     find "$dir/built" -name '*.d' -exec \

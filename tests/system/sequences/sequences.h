@@ -65,7 +65,7 @@ extern const struct seq_step seq_graph_steps[], seq_node_steps[], seq_memory_ste
     seq_stream_steps[], seq_share_steps[];
 /* Starts the process whose IPC handles the sequences open. */
 bool seq_share_begin(void);
-/* Returns valid memory half the time. */
+/* Returns valid memory in half of the calls. */
 CUdeviceptr seq_memory(void);
 extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# worker.sh TOP O BUILD CUDA SECONDS [OPTION...]: builds libcuda and backend of the tree TOP in BUILD and runs sequences as clients of a broker, with sanitizers in libcuda, broker, workers
-# and the software GPU (built before). A report of one of them, a worker that dies or a client that hangs is a finding.
+# worker.sh TOP O BUILD CUDA SECONDS [OPTION...]: builds libcuda and backend of the tree TOP in BUILD and runs sequences as
+# clients of a broker, with sanitizers in libcuda, broker, workers and the software GPU (built before). A sanitizer's report,
+# a dead worker or a hanging client is a finding.
 set -u
 top=$1 out=$2 dir=$3 cuda=$4 seconds=$5
 shift 5
@@ -10,7 +11,7 @@ mkdir -p "$dir"
 build() { # FOLDER SETTING...
     folder=$1
     shift
-    # The outer make's settings are not for these builds.
+    # The outer make's settings do not apply to these builds.
     env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES make --no-print-directory -C "$top/$folder" O="$dir/$(basename "$folder")" \
         CUDA_HOME="$cuda" VGPU_WERROR=0 -j"${JOBS:-$(nproc)}" "$@" all > "$dir/build.log" 2>&1 || {
         grep -E 'error|Error' "$dir/build.log" | head -n 5
@@ -27,7 +28,7 @@ pid=
 trap 'kill $pid 2> /dev/null; rm -rf "$work"' EXIT
 rm -rf "$dir/reports"
 mkdir -p "$dir/reports"
-# Not in the sandbox and without a limit of memory: a sanitizer needs files and terabytes of addresses.
+# Without sandbox and memory limit: a sanitizer needs files and terabytes of address space.
 ASAN_OPTIONS=log_path=$dir/reports/report:detect_leaks=0:allocator_may_return_null=1 \
     UBSAN_OPTIONS=log_path=$dir/reports/report:print_stacktrace=1 \
     "$dir/backend/vgpu-backend" --listen "$work/s" --gpu soft --provider "$out/softgpu/libcuda-soft.so.1" \

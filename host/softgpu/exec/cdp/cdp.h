@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that launch kernels: what the handlers of the device runtime share. */
+/* Kernels that launch kernels: shared declarations of the device runtime's handlers. */
 #ifndef SG_EXEC_CDP_H
 #define SG_EXEC_CDP_H
 

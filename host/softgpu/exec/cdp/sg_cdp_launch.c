@@ -449,7 +449,7 @@ static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, 
     k.last = &k.first;
     pthread_mutex_init(&k.lock, NULL);
     with.children = &k;
-    if (l->max_instructions) /* the caller has seen that something is left */
+    if (l->max_instructions) /* the caller has checked that launches are left */
         with.max_instructions = l->max_instructions - *taken;
     r = grid(&with, fault);
     if (!r && k.first)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies and memsets by kernels: children of the grid, in the order of the calls. Those of rows have more
- * operands than an instruction: a first instruction names the memory, cdp.rows the rows and the stream.
+ * Copies and memsets by kernels: children of the grid, in the order of the calls. Copies and memsets of rows
+ * need two instructions for their operands: the first names the memory, cdp.rows the rows and the stream.
  */
 #include "exec/cdp/cdp.h"
 #include "exec/heap.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the child to those of the grid. Under the lock. */
+/* Appends the child to the grid's children. Under the lock. */
 static void append_child(struct sg_children *k, struct sg_child *c)
 {
     c->next = NULL;
@@ -269,7 +269,7 @@ static bool run_row(const struct sg_launch *l, struct sg_fault *fault, const str
     return true;
 }
 
-#define STEP_BYTES 512u /* what an instruction of a warp stores at most: 16 bytes per lane */
+#define STEP_BYTES 512u /* largest store of a warp's instruction: 16 bytes per lane */
 
 /* The limit of instructions and the end of the context hold for the rows as for the threads of a grid. */
 static int row_may_run(const struct sg_launch *l, struct sg_fault *fault, u64 bytes, uint64_t *taken)

@@ -20,7 +20,7 @@ bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, c
     return true;
 }
 
-/* The kernel that an address of device code stands for. NULL: none. */
+/* The kernel at an address of device code. NULL: none. */
 static struct sg_kernel *kernel_at(const struct sg_launch *l, u64 address)
 {
     return l->kernel->ops->at(l->kernel, address);

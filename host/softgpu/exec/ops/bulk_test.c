@@ -172,7 +172,7 @@ static void by_hand(void)
     t_result("who waits does not hold up who has arrived", !r && mem[16] == 1, "%d %s", r, f.message);
 }
 
-/* red.async: what it does to 40 in the first thread and then by the second, and its bytes. */
+/* red.async: its effect on 40 by the first thread, then by the second, and its byte count. */
 static void reductions(void)
 {
     static const struct {
@@ -246,10 +246,9 @@ static void reductions(void)
 }
 
 /*
- * A cooperative launch tells its kernel where the barrier of the grid is. What reads and writes
- * from there on, with sizes and offsets of the kernel's choice, reaches the 64 bytes of the barrier
- * and nothing behind them, before them or of the process; and the address is one that says nothing
- * about the process.
+ * A cooperative launch gives its kernel the address of the grid's barrier. Accesses from there on, with
+ * sizes and offsets of the kernel's choice, reach only the 64 bytes of the barrier, nothing around them
+ * and nothing of the process; and the address reveals nothing about the process.
  */
 #define WORKSPACE "mov.u32 %r4, %envreg1;\nmov.u32 %r5, %envreg2;\nmov.b64 %rd2, {%r5, %r4};\n"
 
@@ -296,7 +295,7 @@ static void workspace(void)
     memcpy(&at, mem + 2, sizeof(at));
     t_result("the barrier of a grid", !r && mem[0] == 64 && mem[1] == 5 && at, "%d %s: %u %u", r, f.message,
              mem[0], mem[1]);
-    /* Code, stacks and heap of a process begin in the same 16 TiB as one of them is in. */
+    /* Code, stacks and heap of a process lie in the same 16 TiB. */
     t_result("its address is not of the process",
              at >> 44 != (uintptr_t)&f >> 44 && at >> 44 != (uintptr_t)mem >> 44 &&
                  at >> 44 != (uintptr_t)&stdout >> 44,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clusters: where blocks are in them, their barrier, shared memory of other blocks by every kind of
- * access; what is outside of it. Native code where the processor has AVX-512, and handlers.
+ * Clusters: the blocks' positions, the barrier, every kind of access to other blocks' shared memory
+ * and beyond it. With handlers and, on processors with AVX-512, native code.
  */
 #include "exec/exec_test.h"
 
@@ -205,14 +205,14 @@ static void test_barrier(void)
     t_cooperative = false;
 }
 
-/* ---- accesses: each to the next block's memory as to one's own ---- */
+/* ---- accesses to the next block's memory, as to the own block's ---- */
 
 /* Each op is run on [A], which is s+64 of the next block, by an offset and by a generic address. */
 static void test_accesses(void)
 {
     static const struct {
         const char *op;
-        uint64_t start, want, got; /* what is there, what is there behind it, what %rd8 gets */
+        uint64_t start, want, got; /* value before, value after, result in %rd8 */
     } ops[] = {
         {"ld{}.u8 %r8, [A];\ncvt.u64.u32 %rd8, %r8;", 0x1122334455667788, 0x1122334455667788, 0x88},
         {"ld{}.s8 %r8, [A];\ncvt.u64.u32 %rd8, %r8;", 0x88, 0x88, 0xffffff88},
@@ -288,7 +288,7 @@ static void test_accesses(void)
     }
 }
 
-/* What counts at a barrier object of another block. */
+/* Operations that count at a barrier object of another block. */
 static void test_async(void)
 {
 #define INIT(n) \
@@ -371,8 +371,8 @@ static void test_addresses(void)
         16, 32, 8, 16, 1);
 }
 
-/* What is not a block's shared memory is refused, and what lies beside it in this process is
-   left alone. */
+/* Accesses outside the blocks' shared memory are refused, and adjacent memory of this process stays
+   unchanged. */
 static void hostile(const char *name, uint32_t cluster, const char *body, const char *says)
 {
     char text[4096];
@@ -461,7 +461,7 @@ static void test_hostile(void)
     hostile("misaligned in another block", 2, "ld.shared::cluster.u32 %r9, [%r7+2];", "misaligned");
 }
 
-/* ---- what nvcc emits ---- */
+/* ---- code as emitted by nvcc ---- */
 
 static void test_nvcc(const char *path)
 {

@@ -2,8 +2,8 @@
 /*
  * Every spelling of ld and st in tests-ptx/spellings.txt (those of ggml and cuBLAS): space, cache
  * and ordering modifiers, vectors, types. Each runs for all lanes, and under a predicate for odd
- * lanes. What is expected follows from the type alone: a signed type is extended by its sign,
- * others by 0.
+ * lanes. The expected value follows from the type alone: signed types are extended by their sign,
+ * unsigned types by 0.
  */
 #include "exec/exec_test.h"
 
@@ -83,7 +83,7 @@ static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pr
     for (int i = 0; i < ROOM; i += 8)
         ADD("ld.global.b64 %%rd6, [%%rd4+%d];\nst.shared.b64 [%%r4+%d], %%rd6;\nst.local.b64 [loc+%d], %%rd6;\n",
             i, i, i);
-    for (unsigned k = 0; k < f->n; k++) { /* what is stored; what lanes that do not load keep */
+    for (unsigned k = 0; k < f->n; k++) { /* the stored value; the value kept by lanes that do not load */
         if (type[0] == 'b' && type[1] == '1')
             ADD("cvt.u16.u32 %%v%u, %%r1;\nadd.u16 %%v%u, %%v%u, %u;\n", k, k, k, 0x8180u + 0x101u * k);
         else if (!strcmp(type, "b32"))

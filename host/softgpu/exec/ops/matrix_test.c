@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mma.sync, ldmatrix, movmatrix, wmma against plain products of whole numbers, which every type
- * here holds exactly, so that the order of sums does not matter. Where an element lies in which
- * lane's register follows the figures of the PTX manual (section 9.7.14); of wmma only what is
- * loaded, multiplied and stored counts.
+ * here holds exactly, so that the order of sums does not matter. The lane and register of each element
+ * follow the figures of the PTX manual (section 9.7.14); wmma's layout is free, so only the results of
+ * loading, multiplying and storing are checked.
  */
 #include "exec/exec_test.h"
 
@@ -174,7 +174,7 @@ static void mma_text(char *t, size_t cap, const struct shape *s)
     ADD("ret;\n}\n");
 }
 
-/* Opens and runs a text on one warp with one pointer; false: said why. */
+/* Opens and runs a text on one warp with one pointer; false on failure, with the reason printed. */
 static bool launch(const char *name, const char *text, void *mem)
 {
     const uint64_t params[] = {(uintptr_t)mem};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mma.sp and mma with .block_scale against plain loops over whole matrices, which are laid out as the PTX ISA says. */
+/* mma.sp and mma with .block_scale against plain loops over whole matrices in the PTX ISA's layout. */
 #include "exec/exec_test.h"
 
 #include <math.h>
@@ -106,7 +106,7 @@ static uint32_t encode_sum(double v, char sum)
 
 struct product {
     double a[16][128], b[128][8], c[16][8], sfa[16][4], sfb[4][8];
-    double kept[16][64]; /* what the registers of a hold */
+    double kept[16][64]; /* contents of the registers of a */
     uint32_t meta[32];
 };
 

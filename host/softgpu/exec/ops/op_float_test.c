@@ -256,7 +256,7 @@ static u64 ref_bf16(float x)
     return (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
-/* What ggml and cuBLAS have beside the usual: small floats, pairs of bf16, tf32, packing. */
+/* Less common instructions of ggml and cuBLAS: small floats, pairs of bf16, tf32, packing. */
 static void test_rare(void)
 {
     T("hff", "cvt.rn.satfinite.e4m3x2.f32",

@@ -304,7 +304,7 @@ STOCHASTIC2(e2m1x2, tiny_e2m1, 4, 16)
 STOCHASTIC2(e2m3x2, tiny_e2m3, 8, 16)
 STOCHASTIC2(e3m2x2, tiny_e3m2, 8, 16)
 
-/* ue8m0: the exponent of the magnitude; 0xff is NaN, and what is too large without .satfinite. */
+/* ue8m0: the exponent of the magnitude; 0xff stands for NaN and, without .satfinite, for too large values. */
 static u32 to_ue8m0(u32 bits, int64_t flags)
 {
     const u32 mag = bits & 0x7fffffffu;

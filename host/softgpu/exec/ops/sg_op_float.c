@@ -82,8 +82,8 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 #define XORSIGN(r) \
     float32((bits32(r) & 0x7fffffffu) | (a != a && b != b ? 0 : (bits32(a) ^ bits32(b)) & 0x80000000u))
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
-/* A conversion from unsigned, without the sign: compilers build 0 as x - x, -0 when rounding down. They take the result for
-   positive and leave an absolute value out, so that the mask is one that they do not know. */
+/* A conversion from unsigned, without the sign: compilers build 0 as x - x, which is -0 when rounding
+   down. They assume a positive result and drop an absolute value, so the mask is hidden from them. */
 #define FROM_U32(x) float32(bits32(x) & (u32)sg_without_sign)
 #define FROM_U64(x) float64(bits64(x) & (sg_without_sign << 32 | UINT32_MAX))
 #define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))

@@ -220,9 +220,10 @@ static f64 wide_element(u32 v, u32 part, u8 type)
 }
 
 /*
- * The column of element c of a row of a sparse a. An index has two bits and is that of an element among four, or of a
- * pair among four pairs; of tf32, where a pair of halves is an element, the upper index of two tells which of two.
- * The metadata of a row and of the row 8 below are in one register up to 16 bits of a row, else in two lanes.
+ * The column of element c of a row of a sparse a. An index has two bits and selects an element among four, or
+ * a pair among four pairs; for tf32, where a pair of halves is an element, the upper index of two selects one
+ * of two. The metadata of a row and of the row 8 below share a register up to 16 bits a row, else they lie in
+ * two lanes.
  */
 static u32 sparse_column(const struct sg_mma_wide *f, const u32 *meta, u32 selector, u32 row, u32 c)
 {

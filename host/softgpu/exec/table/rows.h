@@ -20,7 +20,7 @@
 #define ROWF(id, fn, name, rule, arg, ...) {name, fn, {__VA_ARGS__}, rule, arg, SG_OP_##id},
 #define ROWR(id, name, rule, arg, ...) ROWF(id, h_##id, name, rule, arg, __VA_ARGS__)
 #define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
-/* An operation with effects beyond its result: it accesses memory, other lanes or the warp (also its
+/* An operation with effects beyond its result: accesses memory, other lanes or the warp (including its
    carry), or faults. The others are pure (sg_op_is_pure()): hoisting may run them ahead of blocks. */
 #define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
 

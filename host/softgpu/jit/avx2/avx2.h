@@ -174,8 +174,8 @@ void sg_avx2_unlock(struct buf *b);
 void sg_avx2_mask_lanes(struct buf *b, u32 k, u32 size);
 /* Loads the bits of mask k to R10. Clobbers R11. */
 void sg_avx2_mask_bits(struct buf *b, u32 k);
-/* Jumps over what follows unless bit i of a general register is set. Returns where it ends:
-   sg_avx2_bit_end(). */
+/* Jumps over the following code unless bit i of a general register is set. Returns the jump, to be
+   closed by sg_avx2_bit_end(). */
 size_t sg_avx2_if_bit(struct buf *b, u32 reg, u32 i);
 void sg_avx2_bit_end(struct buf *b, size_t at);
 void sg_avx2_mask_is(struct buf *b, u32 k, enum avx2_mask state, u32 size);

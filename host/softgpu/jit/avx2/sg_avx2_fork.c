@@ -73,8 +73,8 @@ static bool is_same_alias(const struct avx2 *a, const struct avx2 *x, u32 half)
 }
 
 /*
- * Code on a path that ends with the state `a`, so that it goes on with the state `to`. emit: false counts the
- * instructions only. held: a bit per vector register whose value is needed.
+ * Emits code that turns the state `a` at a path's end into the state `to`. emit: false only counts the
+ * instructions. held: a bit per vector register whose value is needed.
  */
 static u32 adjust_path(struct buf *b, const struct avx2 *a, const struct avx2 *to, u32 held, bool emit)
 {
@@ -89,7 +89,7 @@ static u32 adjust_path(struct buf *b, const struct avx2 *a, const struct avx2 *t
         if (emit)
             v256(b, STORE_OP, i, 0, MEM_AT(AVX2_FRAME, AVX2_SLOT(half)));
     }
-    for (u32 half = HALVES_BEGIN; half < HALVES_END; half++) { /* what lies elsewhere */
+    for (u32 half = HALVES_BEGIN; half < HALVES_END; half++) { /* values in other places */
         if (to->in[half] || !(held >> (half >> 1) & 1) || !sg_avx2_half_bit(a->alias, half) ||
             sg_avx2_half_bit(to->alias, half))
             continue;
@@ -109,7 +109,7 @@ static u32 adjust_path(struct buf *b, const struct avx2 *a, const struct avx2 *t
     return n;
 }
 
-/* Makes `to`, the state of the first path, one that the path with state `a` can reach. */
+/* Restricts `to`, the state of the first path, to a state that the path with state `a` can reach. */
 static void meet_path(struct buf *b, struct avx2 *to, const struct avx2 *a, u32 held)
 {
     for (u32 half = HALVES_BEGIN; half < HALVES_END; half++) {

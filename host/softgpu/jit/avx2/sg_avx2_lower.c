@@ -142,7 +142,7 @@ static void multiply_add(struct buf *b, const struct vinsn *x)
     }
 }
 
-/* ---- shifts by an immediate: vv = rm shifted; reg says how ---- */
+/* ---- shifts by an immediate: vv = rm shifted; reg: kind of shift ---- */
 
 static void shift_half(struct buf *b, const struct vinsn *x, u32 d, u32 a)
 {
@@ -316,7 +316,7 @@ bool sg_avx2_lanes_op(struct buf *b, const struct vinsn *x)
 {
     const u32 form = form_of(x->o), key = sg_avx2_key(x->o);
 
-    if (key == IS(M0F, P66, 0xef) && !x->memory && !x->k && x->vv == x->rm) { /* 0, whatever it was */
+    if (key == IS(M0F, P66, 0xef) && !x->memory && !x->k && x->vv == x->rm) { /* sets 0 */
         for (u32 h = 0; h < 2; h++) {
             const u32 d = sg_avx2_put(b, x->reg, h);
 

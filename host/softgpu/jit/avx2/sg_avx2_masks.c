@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AVX2: mask registers. A comparison makes a vector of all-ones lanes, which blends take as it is;
- * a mask that is loaded, or combined with others of another size of lane, is bits.
+ * AVX2: mask registers. A comparison makes a vector of all-ones lanes, which blends use directly; a mask
+ * that is loaded, or combined with masks for another lane size, is a bit mask.
  */
 #include "jit/avx2/avx2.h"
 

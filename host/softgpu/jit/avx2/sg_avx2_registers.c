@@ -25,7 +25,7 @@ static void modrm(struct buf *b, u32 reg, struct rm x)
         put32(b, (u32)x.disp);
 }
 
-/* vpand, vpor, vpxor, vpaddd, vpaddq, vpcmpeqd, vpmuludq: of integers, whose operands may change places. */
+/* vpand, vpor, vpxor, vpaddd, vpaddq, vpcmpeqd, vpmuludq: commutative integer operations. */
 static bool operands_commute(struct vop o)
 {
     return o.map == M0F && o.pp == P66 &&
@@ -134,7 +134,7 @@ static void write_back(struct buf *b, u32 ymm)
     a->dirty &= ~(1u << ymm);
 }
 
-/* An empty ymm register, or the one that was used longest ago. */
+/* An empty ymm register, or the least recently used. */
 static u32 spare_register(struct buf *b)
 {
     struct avx2 *a = b->avx2;
@@ -331,7 +331,7 @@ void sg_avx2_lost(struct buf *b)
 
 /* ---- jumps and labels (jit/x86.h) ---- */
 
-/* Writes back what lives across labels. */
+/* Writes back the registers that live across labels. */
 static void flush_registers(struct buf *b)
 {
     struct avx2 *a = b->avx2;

@@ -128,7 +128,7 @@ static void u32_to_f64(struct buf *b, const struct vinsn *x)
     }
 }
 
-/* Towards 0, signed; too large ones become INT_MIN, as there. */
+/* Towards 0, signed; too large values become INT_MIN, as with AVX-512. */
 static void f64_to_s32(struct buf *b, const struct vinsn *x)
 {
     for (u32 h = 0; h < 2; h++) /* cvttpd2dq: 16 bytes */
@@ -136,7 +136,7 @@ static void f64_to_s32(struct buf *b, const struct vinsn *x)
     v256i(b, INSERT128, sg_avx2_put(b, x->reg, 0), T0, REG(T1), 1);
 }
 
-/* Towards 0, unsigned, of numbers from 0 on and NaN; too large ones and NaN become all ones. */
+/* Towards 0, unsigned, for numbers from 0 on and NaN; too large values and NaN become all ones. */
 static void f64_to_u32(struct buf *b, const struct vinsn *x)
 {
     const struct vop roundpd = OP(M3A, P66, 0, 0x09), cmppd = OP(M0F, P66, 0, 0xc2),

@@ -13,7 +13,7 @@
 #define SG_AFFINE_ROOTS 8u
 #define SG_AFFINE_FORMS 16u
 #define SG_AFFINE_TERMS 4u
-#define SG_AFFINE_MISSES 8u /* how often a warp learns others in a launch */
+#define SG_AFFINE_MISSES 8u /* number of times that a warp learns new distances in a launch */
 
 /* w->affine of a block: the distances of its roots, and of all forms, are not known, are those in the
    warp's memory, or change too often. */
@@ -42,7 +42,7 @@ struct sg_affine_form {
     } term[SG_AFFINE_TERMS];
 };
 
-/* What is learnt for a block. The first forms are its roots: registers that it reads and does not compute. */
+/* A block's learnt distances. The first forms are its roots: registers that it reads and does not compute. */
 struct sg_affine {
     u32 number; /* index into w->affine */
     u32 nroots, nforms;

@@ -28,9 +28,9 @@ struct sg_affine_op {
 /* NULL: fn is not such an instruction. */
 const struct sg_affine_op *sg_affine_op_of(sg_fn fn);
 
-/* What a register holds from an instruction of the block on. */
+/* The value of a register from an instruction of the block on. */
 struct affine_value {
-    u32 op, insn;               /* insn: AFFINE_NONE: it has it when the block begins */
+    u32 op, insn;               /* insn: AFFINE_NONE: from the block's beginning */
     u32 from[2];                /* affine values that it is computed from; AFFINE_NONE: none */
     u32 loads;                  /* loads from this address */
     u64 times;                  /* the constant of a multiplication */
@@ -43,7 +43,7 @@ void sg_jit_affine_drop(struct jit *j, struct affine_block *x);
 struct affine_block {
     struct sg_affine *a;
     u32 nvalues;
-    bool full;   /* a value was not noted: nothing is known */
+    bool full;   /* a value was not recorded, so nothing is known */
     u16 *latest; /* per 128 bytes of registers: index + 1 of the last value there; 0: none yet */
     size_t jumps[2 * SG_AFFINE_ROOTS + 1]; /* to where distances are learnt */
     u32 njumps;

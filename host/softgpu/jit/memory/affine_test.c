@@ -32,7 +32,7 @@ static uint32_t counter(unsigned pattern, uint32_t t)
     return at[pattern];
 }
 
-/* What becomes of the counter %r at the end of turn %n. */
+/* Update of the counter %r at the end of turn %n. */
 static const struct {
     const char *name, *ptx;
 } changes[] = {
@@ -209,8 +209,8 @@ static void test_all(void)
 #define FAR ((size_t)1 << 32)
 
 /*
- * The upper lanes' counters wrap around in the second turn, all lanes' in the third: what they address is 4 GiB
- * away. sign: they become negative there.
+ * The upper lanes' counters wrap around in the second turn, all lanes' in the third: their addresses are then
+ * 4 GiB away. sign: the counters become negative there.
  */
 static void test_wrap(bool sign, const char *ptx, const char *name)
 {
@@ -252,7 +252,7 @@ static void test_wrap(bool sign, const char *ptx, const char *name)
     data = all;
 }
 
-/* The last lane's word in the last turn is the last one, or `beyond` bytes further. */
+/* The last lane's word in the last turn is the last of the memory, or lies `beyond` bytes further. */
 static void test_edge(unsigned form, uint32_t beyond, const char *name)
 {
     uint8_t *const all = data;

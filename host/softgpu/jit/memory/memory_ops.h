@@ -78,7 +78,7 @@ bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg);
 /* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for
    other patterns. */
 size_t sg_jit_row_test(struct jit *j, const u32 ad[4], u32 n);
-/* If lanes are missing, it is often the upper half: jumps over the code of that half, to where
+/* Missing lanes are often the upper half: jumps over the code of that half, to the place where
    sg_jit_skipped() is called with the result. */
 size_t sg_jit_skip_upper(struct jit *j, u32 h);
 void sg_jit_skipped(struct jit *j, size_t at);

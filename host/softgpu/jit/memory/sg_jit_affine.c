@@ -3,10 +3,10 @@
  * Finds the affine values of a block (jit/memory/affine.h), and learns their distances.
  *
  * A value is affine if it is a root, a hoisted register, or the sum of affine and uniform values or a
- * constant's multiple of an affine one. Which lanes lie how far from lane 0 follows from the roots'
- * distances alone: a form. The roots' are compared when the block begins; while they are the same,
- * those of all forms are, too. 32-bit values wrap around in each lane; a value that becomes a wider
- * one is known not to (jit/memory/sg_jit_affine_code.c).
+ * constant's multiple of an affine one. The lanes' distances from lane 0 follow from the roots'
+ * distances alone: a form. The block's beginning compares the roots' distances; while they are
+ * unchanged, so are those of all forms. 32-bit values wrap around in each lane; a value that is
+ * widened is checked not to have (jit/memory/sg_jit_affine_code.c).
  */
 #include "jit/memory/affine.h"
 #include "jit/memory/affine_block.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define SLOT ((u32)(sizeof(struct sg_distances) + 127) & ~127u)
-/* A term by the distances of a value of 32 bits, whose index follows, until these have a place. */
+/* A term by the distances of a 32-bit value, whose index follows, until the distances have a place. */
 #define BY_VALUE 0x40000000
 
 static const struct sg_affine_op ops[] = {
@@ -142,7 +142,7 @@ static bool add_operand(const struct jit *j, struct affine_block *x, struct affi
     v->from[v->from[0] == NONE ? 0 : 1] = i;
     if (!widen || (x->value[i].form.n == 1 && x->value[i].form.term[0].times == 1))
         return add_form(&v->form, &x->value[i].form, times);
-    for (u32 k = 0; k < i; k++) /* the first one with these distances stands for all */
+    for (u32 k = 0; k < i; k++) /* the first value with these distances represents all */
         if (x->value[k].form.n && same_form(&x->value[k].form, &x->value[i].form)) {
             v->from[1] = i = k;
             break;
@@ -179,7 +179,7 @@ static bool result_of(const struct jit *j, struct affine_block *x, u32 i, struct
     return ok && v->form.n;
 }
 
-/* The value, and those that it is computed from, are to be numbers. */
+/* Marks the value, and its inputs, to be computed as numbers. */
 static void want_number(struct affine_block *x, u32 v)
 {
     if (v == NONE || x->value[v].wanted)
@@ -198,7 +198,7 @@ static bool is_load(struct jit *j, const struct sg_insn *in)
            !is_uniform(j, in->a) && sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15));
 }
 
-/* Notes what instruction i reads and gives. */
+/* Records the inputs and the result of instruction i. */
 static void scan_instruction(struct jit *j, struct affine_block *x, u32 i)
 {
     const struct sg_insn *in = &j->code->insns[i];
@@ -224,7 +224,7 @@ static bool is_root(const struct jit *j, const struct affine_value *v)
     return v->wanted && v->insn == NONE && v->op >= j->code->slots_begin;
 }
 
-/* A sum as those of jit/memory/sg_jit_sums.c, which need no more. */
+/* A sum that jit/memory/sg_jit_sums.c handles by itself. */
 static bool is_plain_sum(const struct jit *j, const struct affine_value *v)
 {
     const struct sg_affine_term *t = &v->form.term[0];
@@ -233,7 +233,7 @@ static bool is_plain_sum(const struct jit *j, const struct affine_value *v)
            (u32)t->op < j->code->slots_begin;
 }
 
-/* Vector instructions saved, by and large, less those that compare roots. */
+/* Approximate number of vector instructions saved, less those that compare roots. */
 static s32 affine_gain(const struct jit *j, const struct affine_block *x)
 {
     s32 sum = -8;
@@ -274,7 +274,7 @@ static bool place_form(struct jit *j, struct affine_block *x, struct affine_valu
     return true;
 }
 
-/* Roots first: then those that others count by stand before these. */
+/* Roots first, so that a form precedes the forms derived from it. */
 static bool place_forms(struct jit *j, struct affine_block *x)
 {
     for (u32 i = 0; i < x->nvalues; i++)

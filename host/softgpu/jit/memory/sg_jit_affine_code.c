@@ -78,7 +78,7 @@ void sg_jit_affine_site(struct jit *j, const struct sum *x, const struct sg_wind
 {
     struct sg_affine *a = j->affine->a;
 
-    if (x->base < j->code->regfile_bytes) /* a hoisted register: it stays what it is */
+    if (x->base < j->code->regfile_bytes) /* a hoisted register: unchanged */
         return;
     if (!sg_jit_claim(j, sizeof(*a->site)) ||
         !sg_grow(&a->site, &a->cap_sites, a->nsites, sizeof(*a->site))) {
@@ -227,7 +227,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
     if (!o || place == NO_KEY)
         return false;
     other = o->kind == AFFINE_ADD || o->kind == AFFINE_SUB ? in->b : o->kind == AFFINE_MAD ? in->c : in->a;
-    /* what has 32 bits, and becomes wider, must have its distances at hand */
+    /* a 32-bit value that is widened needs its distances */
     if (!is_readable(j, in->a) || !is_readable(j, other) || (o->kind >= AFFINE_WIDE && !sg_jit_sum(j, in->a)))
         return false;
     sg_jit_set_mode(j, j->mode);

@@ -111,7 +111,7 @@ void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32
 
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad)
 {
-    const s64 more = k->high - k->low - s->window->size; /* beyond what the window's own load accesses */
+    const s64 more = k->high - k->low - s->window->size; /* beyond the window's own load */
     struct buf *b = B(j);
 
     range_of(j, s, &(struct check){.idx = k->idx});

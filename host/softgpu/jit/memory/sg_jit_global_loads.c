@@ -15,8 +15,8 @@ static const u32 every_second[2][16]
     __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
                                     {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
 
-/* What is compiled together with a load: nothing, the load of the following 16 bits, or the conversion of the two f32 that are
-   loaded to a pair of halves (sg_jit_halves_follow()), which goes to d[1]. */
+/* Instructions compiled together with a load: none, the load of the following 16 bits, or the conversion
+   of the two loaded f32 to a pair of halves (sg_jit_halves_follow()), which goes to d[1]. */
 enum also { ALONE, TWO, HALVES };
 
 #define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
@@ -175,7 +175,7 @@ static struct group *group_of(struct jit *j, struct stub *s, const struct sg_ins
     u32 arg;
 
     *fresh = false;
-    if (!may_group(in, &arg)) /* it may stand between loads of a group, whose check is not of its bytes */
+    if (!may_group(in, &arg)) /* it may stand between loads of a group, whose check omits it */
         return NULL;
     for (u32 i = 0; i < j->ngroups; i++)
         if (j->groups[i].a == in->a && j->cur <= j->groups[i].last && group_covers(&j->groups[i], in, arg))
@@ -198,7 +198,7 @@ static struct group *group_of(struct jit *j, struct stub *s, const struct sg_ins
     return g;
 }
 
-/* What a group accesses in each lane. */
+/* Bytes that a group accesses in each lane. */
 static struct check whole_group(const struct sg_insn *in, const struct group *g)
 {
     return (struct check){
@@ -525,7 +525,7 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     const struct sum *sum;
     struct group *g;
     struct stub *s;
-    struct sum copy; /* what comes to registers is no part of the original any more */
+    struct sum copy; /* later register contents no longer belong to the original */
     u32 ad[4], d[4][4];
     bool fresh;
 
@@ -576,7 +576,7 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
         15);
     if (also == HALVES) {
         sg_jv_lose(j, in->b);
-        for (u32 k = 0; k < 3; k++) /* values that nothing else reads */
+        for (u32 k = 0; k < 3; k++) /* values without further readers */
             sg_jv_lose(j, in[k].d);
         j->skip = 3;
         j->cur += 3;

@@ -20,7 +20,7 @@ void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
         j->b.failed = true; /* without this check the access would not be checked */
         return;
     }
-    /* what is written back from here on would be saved again, from where it no longer is */
+    /* a register written back from here on would be saved again, from a place that it has left */
     if (!s->njumps) {
         s->v = j->v;
         s->nsums = j->nsums;

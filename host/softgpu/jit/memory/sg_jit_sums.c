@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sums (jit/memory/sums.h). Most addresses are the sum of a value that is the same in all lanes and of one
- * that differs between them but not between blocks, since it was hoisted. Such a sum is not computed:
- * its uniform part is a number in the warp's memory, added to the lanes when an instruction reads
- * them. The layout of the lanes of a load from a sum is kept from one run of the warp to the next.
+ * Sums (jit/memory/sums.h). Most addresses are the sum of a uniform value and a hoisted value, which
+ * differs between lanes but not between blocks. Such a sum is not computed: its uniform part is a number
+ * in the warp's memory, added to the lanes when an instruction reads them. The layout of the lanes of a
+ * load from a sum is kept between runs of the warp.
  */
 #include "jit/ops.h"
 #include "jit/memory/sums.h"
@@ -156,7 +156,7 @@ void sg_jit_sum_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_win
 
     for (u32 i = 0; i < SG_LANES; i++)
         row &= a[i] - a[0] == (u64)x->row * i;
-    if (row) { /* of which a window learns nothing: another warp's may be about to learn */
+    if (row) { /* no window learns from it: another warp's window may be learning */
         w->lie[x->site] = LIE_IN_ROW;
         return;
     }

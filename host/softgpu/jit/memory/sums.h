@@ -10,7 +10,7 @@ enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };
 
 /* A free index into w->sums. NO_KEY: as many sums exist as there may be. */
 u32 sg_jit_sum_place(const struct jit *j);
-/* The sum that register op stands for. NULL: none. */
+/* The sum in register op. NULL: none. */
 struct sum *sg_jit_sum(struct jit *j, u32 op);
 /* Loads chunk h of the sum into vector register v. */
 void sg_jit_sum_lanes(struct jit *j, const struct sum *x, u32 h, u32 v);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads from sums (jit/memory/sums.h): addresses of a uniform and a hoisted part, added in every order, whose
- * lanes lie in a row, in windows or apart, and otherwise in the next row of blocks; sums that are used
- * as values, that outlive their block, and more of them than there is room for; the ends of memory.
+ * Loads from sums (jit/memory/sums.h): addresses of a uniform and a hoisted part, added in either order,
+ * whose lanes lie in a row, in windows or apart, and differently in the next row of blocks; sums used as
+ * values, sums that outlive their block, more sums than fit; the ends of memory.
  */
 #include "exec/exec_test.h"
 #include "jit/jit.h"
@@ -20,7 +20,7 @@
 #define BLOCKS 3u
 #define ROWS 2u
 
-/* The offset of lane i: pattern, and how it changes from one row of blocks to the next. */
+/* The offset of lane i: pattern, and its change between rows of blocks. */
 static const struct {
     const char *name, *ptx; /* %t: lane, %y: row of blocks; the result in %o */
     bool rows;
@@ -77,7 +77,7 @@ static const struct {
 #define FORMS (sizeof(forms) / sizeof(forms[0]))
 #define OTHER 4u /* the form that loads from another sum, too, 512 bytes behind */
 
-/* What is done with the address. */
+/* Uses of the address. */
 static const struct {
     const char *name, *ptx;
 } uses[] = {
@@ -216,7 +216,7 @@ static void test_all(bool sums)
         }
 }
 
-/* The windows of lanes in a row are never written: several warps look at them at once. */
+/* Windows of lanes in a row are never written, as several warps read them concurrently. */
 static void test_row(void)
 {
     unsigned n = 0, written = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads in windows (jit/memory/windows.h): every pattern of addresses after every other, with all and with
- * some lanes, gives what lane by lane is loaded; what ends at an allocation's end is loaded, and a
- * byte beyond is the fault of that lane.
+ * Loads in windows (jit/memory/windows.h): every pattern of addresses after every other, with all and
+ * with some lanes, gives the result of loading lane by lane; an element at an allocation's end is
+ * loaded, and a byte beyond it is that lane's fault.
  */
 #include "exec/exec_test.h"
 #include "jit/jit.h"
@@ -93,7 +93,7 @@ struct params {
 static uint8_t *data;
 static uint32_t *off, *out;
 
-/* What lane i loads at an offset. */
+/* The value that lane i loads at an offset. */
 static void expect(uint32_t at, uint32_t want[WORDS])
 {
     uint16_t h[2];
@@ -173,8 +173,8 @@ static void patterns(const char *text, uint32_t m, const char *name, bool window
              PATTERNS * PATTERNS, learnt);
 }
 
-/* The lanes of a pattern that was learnt, so that the last one's element ends `beyond` bytes
-   behind the end of data. */
+/* The lanes of a learnt pattern, placed so that the last element ends `beyond` bytes behind the end of
+   data. */
 static void edge(const char *text, unsigned pattern, uint32_t m, int beyond, const char *name)
 {
     const bool shared = text == shared_text;
@@ -354,8 +354,8 @@ static const char *const store_text =
     "COPY:\nld.shared.u32 %r6, [%r5]; st.global.u32 [%d7+1024], %r6;\nadd.u32 %r5, %r5, 128; add.u64 %d7, %d7, 128;\n"
     "sub.u32 %r7, %r7, 1; setp.ne.u32 %p1, %r7, 0;\n@%p1 bra COPY;\nret;\n}\n";
 
-/* Where lane i stores its byte: in a row, every second one, the other way round, all at one
-   place, in a row but one. */
+/* Offset of lane i's byte: in a row, every second byte, in reverse, all at one place, in a row except
+   for one. */
 static uint32_t place(unsigned pattern, uint32_t i)
 {
     const uint32_t at[] = {i, 2 * i, 31 - i, 5, i == 9 ? 100 : i};
@@ -393,7 +393,7 @@ static void stores(uint32_t m, const char *name)
     tk_close(&t);
 }
 
-/* A row of bytes whose last one is behind the end, and one whose last is the last. */
+/* A row of bytes that ends a byte behind the end of memory, and a row that ends at it. */
 static void store_edge(const char *name, uint32_t m, uint32_t beyond)
 {
     struct {

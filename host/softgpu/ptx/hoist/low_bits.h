@@ -22,7 +22,7 @@ struct sg_low {
 uint8_t sg_low_bits_rule(enum sg_op op);
 /* True if a constant as operand a, b or c (0, 1, 2) has 64 bits. */
 bool sg_low_bits_wide(uint8_t rule, unsigned operand);
-/* What is known of the result of an operation, from its operands in the order of struct sg_insn. */
+/* Knowledge of an operation's result, from its operands in the order of struct sg_insn. */
 struct sg_low sg_low_bits(uint8_t rule, struct sg_low a, struct sg_low b, struct sg_low c);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of ptx/hoist/sg_ptx_low_bits.c against brute force: values of 32 lanes of which something is known go
- * through chains of operations, and what is said of each result has to hold for the 32 results.
+ * The rules of ptx/hoist/sg_ptx_low_bits.c against brute force: values of 32 lanes with known properties go
+ * through chains of operations, and the properties derived for each result must hold for its 32 lanes.
  */
 #include "exec/exec_test.h"
 #include "ptx/hoist/low_bits.h"
@@ -64,7 +64,7 @@ static uint64_t mask_of(unsigned bits)
     return bits >= 64 ? ~0ull : (1ull << bits) - 1;
 }
 
-/* Numbers near powers of two, masks, small ones, any. */
+/* Numbers near powers of two, masks, small and random numbers. */
 static uint64_t some_number(void)
 {
     const uint64_t one = 1ull << random_below(64);
@@ -85,7 +85,7 @@ static uint64_t some_number(void)
     }
 }
 
-/* A value that fits what is said of it, as tightly as it goes. */
+/* A value with the given properties, as close to their limits as possible. */
 static struct value some_value(void)
 {
     struct value v = {.width = random_below(2) ? 32 : 64};
@@ -104,7 +104,7 @@ static struct value some_value(void)
     v.low = (struct sg_low){.differ = differ >= v.width ? SG_LOW_ALL : (uint8_t)differ,
                             .zeros = zeros > bits ? SG_LOW_ALL : (uint8_t)zeros,
                             .bits = bits == v.width ? SG_LOW_ALL : (uint8_t)bits};
-    if (constant) { /* as ptx/hoist/sg_ptx_hoist.c says it of a constant */
+    if (constant) { /* as ptx/hoist/sg_ptx_hoist.c describes a constant */
         const uint64_t x = v.lane[0];
 
         v.low = (struct sg_low){.known = true,
@@ -148,7 +148,7 @@ static uint64_t compute(enum op op, unsigned width, uint64_t a, uint64_t b, uint
     }
 }
 
-/* True if what is said of a value holds for its lanes. */
+/* True if a value's properties hold for its lanes. */
 static bool holds(const struct value *v)
 {
     for (unsigned i = 0; i < LANES; i++)
@@ -159,7 +159,7 @@ static bool holds(const struct value *v)
     return true;
 }
 
-/* One of the values so far that has the width. */
+/* An earlier value of the width. */
 static const struct value *operand(const struct value *v, unsigned n, unsigned width)
 {
     for (unsigned tries = 0; tries < 20; tries++) {
@@ -171,7 +171,8 @@ static const struct value *operand(const struct value *v, unsigned n, unsigned w
     return NULL;
 }
 
-/* A chain of operations. Returns the number of its results that are not uniform in all bits; -1: one is wrong. */
+/* A chain of operations. Returns the number of results that are not uniform in all bits; -1: a wrong
+   result. */
 static int chain(unsigned used[OPS])
 {
     struct value v[VALUES];
@@ -199,7 +200,7 @@ static int chain(unsigned used[OPS])
             printf("no rule for %s\n", sg_op_row(ops[k].of)->name);
             return -1;
         }
-        if (shift && random_below(4)) { /* by a constant, mostly one that fits */
+        if (shift && random_below(4)) { /* by a constant, mostly in range */
             const uint32_t x = random_below(random_below(4) ? ops[k].width : 80u);
 
             for (unsigned i = 0; i < LANES; i++)
@@ -230,7 +231,7 @@ static int chain(unsigned used[OPS])
     return some;
 }
 
-/* The values that compilers compute of %tid: what is known of them must not get less. */
+/* Values that compilers compute from %tid: the knowledge of them must not shrink. */
 static void known_uniform(void)
 {
     const struct sg_low tid = {.differ = 5, .bits = 10}, row = {.bits = 10}, none = {.bits = SG_LOW_ALL};

@@ -53,7 +53,7 @@ static uint8_t sum_of(uint32_t a, uint32_t b)
     return a + b < SG_LOW_ALL ? (uint8_t)(a + b) : SG_LOW_ALL;
 }
 
-/* A sum without a carry from bits that differ: one is the same in all lanes, and zero there. */
+/* A sum without a carry from differing bits: one operand is uniform, and zero in these bits. */
 static uint8_t added_bits(struct sg_low a, struct sg_low b)
 {
     if (!a.differ && !b.differ)
@@ -78,7 +78,7 @@ static struct sg_low masked_bits(struct sg_low a, struct sg_low b)
 
     r.differ = a.differ > b.differ ? a.differ : b.differ;
     if (r.zeros >= r.differ)
-        r.differ = 0; /* what differs is masked out */
+        r.differ = 0; /* differing bits are masked out */
     return r;
 }
 
@@ -154,7 +154,7 @@ struct sg_low sg_low_bits(uint8_t rule, struct sg_low a, struct sg_low b, struct
     const uint8_t width = rules[rule - 1].width;
     struct sg_low r = by_rule(rules[rule - 1].rule, width, a, b, c);
 
-    if (r.bits > width) /* not all of them are there */
+    if (r.bits > width) /* some are missing */
         r.bits = SG_LOW_ALL;
     if (!r.bits) {
         r.zeros = SG_LOW_ALL;

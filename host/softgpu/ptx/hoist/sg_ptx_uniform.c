@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registers with several definitions, as loop counters, that have the same value in all lanes. Such
- * a counter often decides about the loop's own branch, so registers count as uniform until one of
- * their definitions is found not to be: it has an operand that differs between lanes, or stands
- * behind a branch on which lanes may have parted. Lanes that are elsewhere would see a definition
- * before its time, since a uniform register is written for all lanes.
+ * Registers with several definitions, such as loop counters, that have the same value in all lanes.
+ * Such a counter often decides the loop's own branch, so registers count as uniform until a definition
+ * is found not to be: it has an operand that differs between lanes, or stands behind a branch on which
+ * lanes may have diverged. Diverged lanes would see such a definition too early, since a uniform
+ * register is written for all lanes.
  */
 #include "ptx/hoist/hoist.h"
 
@@ -163,7 +163,7 @@ static bool uniform_sweep(struct hoist *h)
     return changed;
 }
 
-/* What is left when nothing more can be dropped; nothing if that takes long. */
+/* The registers that remain when no more can be dropped; none if that takes too long. */
 static void uniform_settle(struct hoist *h)
 {
     for (uint32_t n = 0; n < MAX_SWEEPS; n++)

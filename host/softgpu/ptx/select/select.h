@@ -118,10 +118,11 @@ int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct s
                   const struct sg_opel *words);
 int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                  const struct sg_opel *words);
-/* True for a vector of bytes, to be stored as one element of 16 or 32 bits, which `word` holds. */
+/* True for a vector of bytes that is stored as a single element of 16 or 32 bits, in `word`. */
 bool sg_bytes_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                    struct sg_opel *word);
-/* Where an operand becomes several instructions: a register that an earlier one writes is read from a copy. */
+/* For an operation of several instructions: registers written by an earlier instruction are read from a
+   copy. */
 uint32_t sg_unwritten_register(struct sg_dec *d, uint32_t v, const struct sg_opel *written, uint32_t n);
 
 /* The address of operand i, offset included, in a register: 32 bits in shared memory, else 64. */

@@ -50,7 +50,7 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
     f[3] = pack_pair(d, grid[2], block[0]);
     f[4] = pack_pair(d, block[1], block[2]);
     sg_emit_x(d, SG_OP_cdp_buffer, f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
-    /* The call has one operand more than an instruction: a second instruction holds the size, and checks. */
+    /* The call has more operands than an instruction: a second instruction holds the size, and checks. */
     r = sg_temp(d, SG_TY_U64);
     sg_emit(d, SG_OP_cdp_shared, r, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, r);

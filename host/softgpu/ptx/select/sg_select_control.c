@@ -331,9 +331,9 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
 }
 
 /*
- * Ties the names of the callee's parameters to the caller's arguments. *reg becomes the register of a parameter
- * in one, *place the local variable that is not the caller's own, or NONE. The names do not tell afterwards: several
- * results may be called "_".
+ * Binds the names of the callee's parameters to the caller's arguments. *reg: the register of a parameter
+ * held in a register; *place: a local variable other than the caller's, or NONE. Later look-ups by name would
+ * be ambiguous, since several results may be called "_".
  */
 static int bind_parameter(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
                           uint32_t *reg, uint32_t *place)
@@ -432,7 +432,7 @@ static int expand_call(struct sg_dec *d, uint32_t func, struct sg_call *c)
     return d->err;
 }
 
-/* True if an argument of a call through a pointer is as the prototype of a function with this parameter has it. */
+/* True if an argument of a call through a pointer matches this parameter of a function's prototype. */
 static bool argument_fits(const struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o,
                           bool is_ret)
 {

@@ -230,7 +230,7 @@ static int emit_testp(struct sg_dec *d)
 
 /* ---- cvt ---- */
 
-/* A source as a register of the class of type t, whatever register it comes from. */
+/* A source as a register of type t's class, for a source register of any class. */
 static uint32_t cvt_src(struct sg_dec *d, uint32_t i, enum sg_type t)
 {
     const struct sg_opnd *o = &d->ops[i];
@@ -443,7 +443,8 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
         op = sg_paired_op(&sg_pairs_cvt, td, sg_type_float(ts) ? ts : sg_su(ts));
     if (mode && td != ts)
         return sg_dec_refuse(d, NULL);
-    /* an integer and what it becomes are no denormals: the kernel's mode will do, and no mode can be hoisted */
+    /* integers and their conversions are no denormals: the kernel's mode suffices, and no mode can be
+       hoisted */
     s = sg_fp_begin(d, rnd, sg_type_float(ts) ? ftz : d->ftz);
     sg_emit(d, op, dst, a, NONE, NONE);
     sg_fp_end(d, s);

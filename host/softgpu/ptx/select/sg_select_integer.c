@@ -32,7 +32,7 @@ static int emit_addsub(struct sg_dec *d)
     return sg_op2(d, op, t, t, t);
 }
 
-/* mul.lo, mad.lo: without a sign; those of 24 bits have one */
+/* mul.lo, mad.lo: without a sign; the 24-bit forms have a sign */
 static enum sg_op low_product(const struct sg_dec *d, enum sg_type t)
 {
     return sg_own_op(d, SG_V_LO, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
@@ -286,7 +286,7 @@ static const struct {
     {"geu", SG_V_GEU, SG_V_COUNT}, {"num", SG_V_NUM, SG_V_COUNT}, {"nan", SG_V_NAN, SG_V_COUNT},
 };
 
-/* The operation of the comparison that the instruction names; *named: it names one. */
+/* The comparison's operation as named by the instruction; *named: the instruction names an operation. */
 static enum sg_op comparison_op(struct sg_dec *d, enum sg_type t, bool *named)
 {
     enum sg_variant v;
@@ -305,7 +305,7 @@ static enum sg_op comparison_op(struct sg_dec *d, enum sg_type t, bool *named)
     return sg_family_op(&sg_fam_setp, v, t);
 }
 
-/* A half whose subnormal is a zero of its sign: compared as f32, it would be normal. */
+/* A half with subnormals flushed to a zero of their sign: compared as f32, they would be normal. */
 static uint32_t flushed_half(struct sg_dec *d, uint32_t v)
 {
     const uint32_t negated = sg_temp(d, SG_TY_B16), r = sg_temp(d, SG_TY_B16),

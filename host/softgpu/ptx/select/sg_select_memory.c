@@ -184,7 +184,7 @@ static int select_load(struct sg_dec *d, enum sg_type t, uint32_t vec, const str
     struct sg_opel words[2];
     enum sg_op op;
 
-    /* Each element by itself is the same for the whole launch, which its instruction is known for. */
+    /* Each element is constant during the launch, which hoisting knows of this instruction. */
     if (x->uniform_param && vec > 1) {
         struct addr part = *x;
 
@@ -545,7 +545,7 @@ static int emit_cp(struct sg_dec *d)
         enum sg_space sp = sg_take_space(d);
 
         if (d->ops[0].base == SG_O_REG && sg_type_size((enum sg_type)d->vregs[d->ops[0].v].type) == 4)
-            sp = SG_SP_SHARED;  /* as ptxas takes 32 bits, whatever the space */
+            sp = SG_SP_SHARED;  /* ptxas accepts 32 bits in every space */
         if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
             return sg_mbar_op(d, SG_OP_mbar_arrive, sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sp);
         return d->err; /* expects one more arrival, which has already happened */

@@ -50,7 +50,7 @@ uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t 
     return sg_emit_x(d, op, f, dst ? mask : 0, dst ? 0 : mask);
 }
 
-/* n registers of operand i, four per instruction: the first instruction is op, the others "ext". */
+/* n registers of operand i, four per instruction: the first instruction is op, further ones "ext". */
 static uint32_t emit_many(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     struct sg_opnd whole = d->ops[i];
@@ -89,14 +89,14 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
     return d->err;
 }
 
-/* A type of at most 8 bits; all: also those that only .kind::f8f6f4 has. */
+/* A type of at most 8 bits; all: includes types of .kind::f8f6f4 only. */
 static bool is_eighth(enum sg_type t, bool all)
 {
     return t == SG_TY_E4M3 || t == SG_TY_E5M2 ||
            (all && (t == SG_TY_E3M2 || t == SG_TY_E2M3 || t == SG_TY_E2M1));
 }
 
-/* What no GPU multiplies: other layouts, types that do not go together. m8n8k4 of f16 has its own rules. */
+/* Refuses layouts and combinations of types that no GPU multiplies. m8n8k4 of f16 has its own rules. */
 static int check_mma(struct sg_dec *d)
 {
     const enum sg_type a = sg_ty(d, 1), b = sg_ty(d, 2);

@@ -15,7 +15,7 @@ static bool has_layout(struct sg_dec *d)
     return sg_mod(d, "sync") && sg_mod(d, "aligned") && sg_mod(d, "row") && sg_mod(d, "col") && row;
 }
 
-/* What an instruction names beside its shape. */
+/* Modifiers of an instruction besides its shape. */
 struct wide {
     bool sparse, ordered, scaled;
     uint32_t scales; /* of a row, 0: none */
@@ -79,7 +79,7 @@ static bool is_eighth(uint8_t type)
     return type >= SG_MMA_E4M3 && type <= SG_MMA_E2M1;
 }
 
-/* True if the modifiers that depend on types go with those of the form. */
+/* True if the type-dependent modifiers fit the form's types. */
 static bool goes_together(struct sg_dec *d, const struct sg_mma_wide *f, const struct wide *x)
 {
     const bool kind = sg_mod(d, "kind::f8f6f4"), sat = sg_mod(d, "satfinite");
@@ -91,7 +91,7 @@ static bool goes_together(struct sg_dec *d, const struct sg_mma_wide *f, const s
         return !kind && f->c == 'f' && (x->packed ? f->a == SG_MMA_E2M1_PACKED : is_eighth(f->a));
     if (!is_eighth(f->a))
         return !kind;
-    /* what came with sm_120 has ordered metadata only */
+    /* forms introduced with sm_120 have only ordered metadata */
     return kind ? x->ordered : !small && (f->c == 'f' || x->ordered);
 }
 

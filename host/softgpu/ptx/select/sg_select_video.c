@@ -227,7 +227,7 @@ static int emit_vscalar(struct sg_dec *d)
     return finish_wide(d, then, r, sat);
 }
 
-/* vmad: a * b + c, or one of both subtracted, with .po 1 more; then a shift */
+/* vmad: a * b + c, or with either subtracted; .po adds 1; then a shift */
 static int emit_vmad(struct sg_dec *d)
 {
     const bool sa = sg_type_signed(sg_ty(d, 1)), sb = sg_type_signed(sg_ty(d, 2)), po = sg_mod(d, "po");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a call leaves for a later call: outputs of calls that have nothing to return, work of other streams behind a
+ * Effects of a call on a later call: outputs of calls with nothing to return, work of other streams after a
  * wait for a single stream, settings that an update keeps, counts after many refusals, sizes of logs.
  */
 #include "conform.h"
 
 #include <unistd.h>
 
-/* An allocation of no bytes returns NULL (driver 580), whatever the variable held before. */
+/* An allocation of 0 bytes returns NULL (driver 580), regardless of the variable's old value. */
 CASE(second_nothing, CF_CTX)
 {
     CUmemoryPool pool = NULL;
@@ -32,7 +32,8 @@ static const char managed_text[] = ".version 6.4\n.target sm_70\n.address_size 6
                                    "    st.global.u32 [g], %b;\n"
                                    "    ret;\n}\n";
 
-/* The wait for one stream returns its bytes; those of another stream's later work come with the wait for that. */
+/* The wait for a stream returns its bytes; bytes of another stream's later work arrive with the wait for
+   that. */
 CASE(second_managed, CF_CTX)
 {
     CUstream early = NULL, late = NULL;
@@ -115,7 +116,7 @@ CASE(second_update, CF_CTX)
     NEED(cuMemFree(p));
 }
 
-/* More than libcuda and a worker take at one time (stream/vcu_host_function.c). */
+/* More than libcuda and a worker accept at a time (stream/vcu_host_function.c). */
 #define REFUSALS 16500u
 
 static int runs; /* by atomic accesses */
@@ -133,7 +134,7 @@ static void CUDA_CB count_callback(CUstream stream, CUresult r, void *p)
     count_function(p);
 }
 
-/* Refused host functions take no room from later ones: a leak would let the last calls wait for ever. */
+/* Refused host functions take no room from later ones: after a leak the last calls would wait forever. */
 CASE(second_refused, CF_CTX | CF_ALONE)
 {
     const unsigned n = cf_real() ? 100 : REFUSALS;
@@ -192,7 +193,8 @@ static bool logged(unsigned by, const char *text, char *log, size_t room, size_t
     return r != CUDA_SUCCESS;
 }
 
-/* Room for the text and its end, for one byte less and one more, for little, for nothing wrong: text, size, rest. */
+/* Room for the text with its NUL, a byte less, a byte more, and little, also without an error: text, size,
+   rest. */
 CASE(second_log_size, CF_CTX)
 {
     static char all[4096], part[4096];
@@ -221,7 +223,7 @@ CASE(second_log_size, CF_CTX)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-/* A context ends with one detach more than it was attached, and not before. */
+/* A context ends exactly when it is detached once more than attached. */
 CASE(second_attached, CF_CTX | CF_UB)
 {
     for (unsigned n = 0; n < 4; n++) {
@@ -241,7 +243,7 @@ CASE(second_attached, CF_CTX | CF_UB)
 
 #pragma GCC diagnostic pop
 
-/* Each value of a limit that is taken is the one that is returned; a refused one changes nothing. */
+/* An accepted value of a limit is returned by the query; a refused value changes nothing. */
 CASE(second_limits, CF_CTX | CF_UB)
 {
     static const struct {
@@ -278,7 +280,8 @@ static cuuint64_t graph_memory(CUgraphMem_attribute attribute)
     return v;
 }
 
-/* A launch that finds no memory for the last of its allocations keeps none of the others, however often it is tried. */
+/* A launch without memory for its last allocation keeps none of its earlier allocations, in any number of
+   attempts. */
 CASE(second_launch, CF_CTX | CF_UB)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -322,7 +325,7 @@ static void CUDA_CB end_object(void *p)
 
 struct holders {
     CUuserObject o;
-    CUgraph graph[2]; /* the second one is a clone */
+    CUgraph graph[2]; /* the second graph is a clone */
     CUgraphExec x;
 };
 
@@ -334,8 +337,8 @@ static CUresult let_go(struct holders *h, unsigned which)
 }
 
 /*
- * The program, a graph, its clone and its executable graph let go of an object in each of the 24 orders: it ends with
- * the last of them, and while one of the graphs has it the program may have references again.
+ * The program, a graph, its clone and its executable graph release an object in each of the 24 orders: the
+ * last release destroys the object, and while a graph holds it the program may retain it again.
  */
 CASE(second_objects, CF_CTX)
 {
@@ -372,7 +375,7 @@ CASE(second_objects, CF_CTX)
             usleep(500);
         ended += __atomic_load_n(&ends, __ATOMIC_RELAXED) == 1;
     }
-    /* As many references as an int holds are one count, too. */
+    /* The largest int is a valid number of references, too. */
     ends = 0;
     NEED(cuUserObjectCreate(&most, NULL, end_object, INT32_MAX, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     OK("release_most", cuUserObjectRelease(most, INT32_MAX));
@@ -391,7 +394,7 @@ struct range {
     unsigned device, zero; /* no padding: compared by bytes */
 };
 
-/* Attributes of reserved and mapped memory that libcuda answers by itself. */
+/* Attributes of reserved and mapped memory that libcuda answers without the worker. */
 static struct range range_of(CUdeviceptr p)
 {
     struct range r;
@@ -443,7 +446,7 @@ CASE(second_reserved, CF_CTX)
     OK("release", cuMemRelease(h));
 }
 
-/* Peaks of a pool that keeps its memory: a reset sets each to what is used and reserved then. */
+/* Peaks of a pool that keeps its memory: a reset sets each to the present used and reserved size. */
 CASE(second_peaks, CF_CTX)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -476,8 +479,8 @@ static cuuint64_t reserved_by(CUmemoryPool pool)
 }
 
 /*
- * A pool that keeps its memory no longer: the next wait releases what was freed before the threshold was lowered
- * and since, also after memory was kept and used again.
+ * A pool with a lowered threshold: the next wait releases memory freed before and after the change, also
+ * memory that had been kept and reused.
  */
 CASE(second_threshold, CF_CTX)
 {

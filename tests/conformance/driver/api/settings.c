@@ -57,7 +57,7 @@ CASE(settings_sync, CF_CTX)
     free(registered);
 }
 
-/* Access to each range of mappings: the mappings in it get it, the others keep theirs. */
+/* Access to each range of mappings: mappings inside get it, mappings outside keep theirs. */
 CASE(settings_access, CF_CTX)
 {
     enum { MAPPINGS = 4 };

@@ -183,7 +183,7 @@ CASE(launch_events, CF_CTX)
     NEED(cuEventDestroy(a.value.programmaticEvent.event));
 }
 
-/* A launch whose block is not the one that .reqntid requires fails itself, also behind good ones. */
+/* A launch with a block other than .reqntid's fails at the launch itself, also behind valid launches. */
 CASE(launch_required_block, CF_CTX)
 {
     static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"

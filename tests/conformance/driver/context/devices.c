@@ -143,7 +143,8 @@ static void pointer_access_is(const char *check, CUdeviceptr p, unsigned first, 
     on(0);
 }
 
-/* Pointer attributes say what the current context's device may do, for each order of descriptors. */
+/* Pointer attributes show the access rights of the current context's device, for each order of
+   descriptors. */
 CASE(devices_vmm_pointer, CF_ALONE | CF_TWO)
 {
     const CUmemAccess_flags no = CU_MEM_ACCESS_FLAGS_PROT_NONE, ro = CU_MEM_ACCESS_FLAGS_PROT_READ,

@@ -371,7 +371,7 @@ CASE(copy_2d, CF_CTX)
     free(b);
 }
 
-/* Pitches and heights that are left out: rows and slices as long as what is copied, from the offsets on. */
+/* Omitted pitches and heights: rows and slices are as long as the copied part, including offsets. */
 CASE(copy_unspecified, CF_CTX | CF_UB)
 {
     enum {
@@ -427,7 +427,7 @@ CASE(copy_unspecified, CF_CTX | CF_UB)
         memset(b, 0xdd, ALL);
         OK("back", cuMemcpy3D(&c));
         cf_true("back_content", !memcmp(b + AT, a + AT, N) && b[AT - 1] == 0xdd && b[AT + N] == 0xdd);
-        /* A pitch that is given must hold the row and what lies before it. */
+        /* A given pitch must hold the row and its offset. */
         c.dstPitch = W;
         RC("pitch_given", cuMemcpy3D(&c), CUDA_ERROR_INVALID_VALUE);
         c.dstPitch = 0;

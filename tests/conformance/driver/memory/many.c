@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Host memory: many registrations at once, and the ranges of each that have a dma-buf. */
+/* Host memory: many concurrent registrations, and the ranges of each with a dma-buf. */
 #include "conform.h"
 
 #include <sys/mman.h>

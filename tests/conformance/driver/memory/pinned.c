@@ -166,7 +166,7 @@ CASE(pinned_small_contexts, CF_ALONE | CF_CTX)
     OK("free", cuMemFreeHost(mine));
 }
 
-/* While a stream captures nothing waits for work: memory freed meanwhile is reused later only. */
+/* During a capture no call waits for work, so memory freed meanwhile is reused only later. */
 CASE(pinned_small_capture, CF_CTX)
 {
     uint8_t *h = NULL, *again = NULL;

@@ -182,7 +182,8 @@ static void decompress(void)
     rc("free", cuMemFree(p), 0);
 }
 
-/* Logs at and around the size of what one reply holds, and of several: each byte is in its place, by each way to get one. */
+/* Logs at and around the capacity of one reply and of several: each byte is in place, for every call that
+   returns a log. */
 static void logs(void)
 {
     static const unsigned sizes[] = {100, 4031, 4032, 4033, 8063, 8064, 8065, 40000};

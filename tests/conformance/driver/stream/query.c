@@ -348,7 +348,7 @@ CASE(query_error, CF_ALONE | CF_CTX)
     RC("fault_of_the_stream", again, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* The legacy stream is asked while a blocking stream captures: an error, and the capture goes on. */
+/* A query of the legacy stream while a blocking stream captures is an error, and the capture continues. */
 CASE(query_capture_implicit, CF_CTX)
 {
     CUstream blocking = NULL, other = NULL;
@@ -373,7 +373,7 @@ CASE(query_capture_implicit, CF_CTX)
     OK("graph", cuGraphDestroy(g));
     OK("after", cuStreamIsCapturing(NULL, &status));
     cf_u64("after_status", status, CU_STREAM_CAPTURE_STATUS_NONE);
-    /* A non-blocking stream has nothing to do with it. */
+    /* A non-blocking stream is unaffected. */
     NEED(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK("beside", cuStreamIsCapturing(NULL, &status));
     cf_u64("beside_status", status, CU_STREAM_CAPTURE_STATUS_NONE);

@@ -413,7 +413,7 @@ CASE(wait_recorded_again, CF_ALONE | CF_CTX)
             sched_yield();
         usleep(20000); /* it is in the call, and most likely waits */
         second = cf_gate_put(again);
-        if (i % 2) /* work of the first stream behind that of the other one, which the event stands for */
+        if (i % 2) /* the first stream's work runs behind the event, hence behind the second stream's work */
             failed += cuStreamWaitEvent(b, e, 0) != CUDA_SUCCESS;
         failed += cuEventRecord(e, again) != CUDA_SUCCESS;
         failed += cuStreamWaitEvent(s, e, 0) != CUDA_SUCCESS;

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check.sh BUILD [short]: the models in this folder, exhaustively; then each of their mutations (short: the first
-# one of each model), which must be found.
-# A line for each run, the states that were seen, and "models: N passed, M failed, K skipped".
+# check.sh BUILD [short]: searches the models in this folder exhaustively, then each of their mutations (short: the first
+# mutation of each model), which the search must find.
+# Prints a line per run, the number of states, and "models: N passed, M failed, K skipped".
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1
 passed=0
@@ -24,7 +24,7 @@ run() { # MODEL [MUTATION]
 verdict() { # NAME WANTED(0|1)
     errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$1/pan.log" 2>/dev/null)
     states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$1/pan.log" 2>/dev/null)
-    # Only a search that saw everything proves something; one that found an error may stop.
+    # Without an error only a complete search counts; a search that finds an error may stop early.
     whole=$(grep -cE 'max search depth too small|Search not completed|out of memory' "$1/pan.log" 2>/dev/null)
     if [ "$2" = 0 ] && [ "$errors" = 0 ] && [ "$whole" = 0 ]; then
         echo "ok   model $1: $states states, no lost wake-up, no access too late"
