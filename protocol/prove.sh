@@ -22,7 +22,7 @@ mkdir -p "$out"
 attributes=$(sed -n 's/^#define WRK_LAUNCH_ATTRIBUTES_MAX \([0-9]*\).*/\1/p' "$top/host/backend/worker/calls/calls.h")
 [ $# -gt 0 ] || set -- $(ls "$out" | sed -n 's/^prove_\(.*\)\.c$/\1/p')
 for call; do
-    [ -e "$out/prove_$wrk_call.c" ] || { echo "FAIL: prove_codec.$call: no such call"; echo "prove: 0 passed, 1 failed, 0 skipped"; exit 1; }
+    [ -e "$out/prove_$call.c" ] || { echo "FAIL: prove_codec.$call: no such call"; echo "prove: 0 passed, 1 failed, 0 skipped"; exit 1; }
 done
 export top out cuda cbmc attributes
 printf '%s\n' "$@" | xargs -P "${PROVE_JOBS:-2}" -I CALL sh -c '
