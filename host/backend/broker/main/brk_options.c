@@ -186,8 +186,6 @@ static int take_name(struct brk_options *o, const char *arg)
 static int take_fd(struct brk_options *o, const char *arg)
 {
     const char *wrong;
-    int listening = 0;
-    socklen_t size = sizeof(listening);
     uint64_t n;
 
     if (!parse_number(arg, 3, 1 << 20, &n))
@@ -197,7 +195,7 @@ static int take_fd(struct brk_options *o, const char *arg)
         return options_bad("--fd", arg, wrong);
     /* The process that made the socket may have ended, and another broker would take the path for left over: this
      * process listens. A service manager's socket remains the manager's. */
-    if (!getsockopt((int)n, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) && listening)
+    if (o->vhost_fd != (int)n || !o->vhost_connected)
         (void)listen((int)n, BRK_LISTEN_QUEUE);
     return -1;
 }
