@@ -62,7 +62,7 @@ static int lock_file(int fd)
 static void *hold_lock(void *arg)
 {
     char path[40];
-    int fd;
+    int fd = -1;
 
     (void)arg;
     snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", lock.fd);
@@ -77,6 +77,11 @@ static void *hold_lock(void *arg)
     sem_post(&lock.taken);
     while (!lock.result && sem_wait(&lock.end))
         continue;
+    /* Said here: the kernel wakes pthread_join() before it closes the descriptors of a thread that ends. */
+    if (!lock.result)
+        flock(fd >= 0 ? fd : lock.fd, LOCK_UN);
+    if (fd >= 0)
+        close(fd);
     return NULL;
 }
 
