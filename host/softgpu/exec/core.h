@@ -382,7 +382,23 @@ void sg_tree_count(const struct sg_launch *l, uint64_t instructions);
 /* Runs a grid and the grids launched by its threads; returns the result of the first that fails. */
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
 
-#define SG_SLICE 512 /* back edges that a warp may take before other warps are scheduled */
+#define SG_SLICE 512       /* back edges that a warp may take before other warps are scheduled */
+#define SG_EDGE_BYTES 4096 /* bytes moved by one instruction that count as one of them */
+
+/* Charges an instruction whose cost grows with its operands: it ends a time slice as a loop does, and sees that the
+   launch has ended as soon. Returns what the instruction's handler is to return; under a predicate, the last
+   instruction alone may be charged. */
+static inline int sg_charge(struct sg_warp *w, const struct sg_insn *in, uint64_t bytes)
+{
+    const uint64_t edges = bytes / SG_EDGE_BYTES;
+
+    if (w->budget > 0)
+        w->budget -= (int32_t)(edges < SG_SLICE ? edges : SG_SLICE);
+    if (w->budget > 0)
+        return SG_NEXT;
+    w->ip = in + 1;
+    return SG_YIELD;
+}
 
 /* ---- exec/sg_warp.c: selection of lanes ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);

@@ -16,6 +16,9 @@
 /* Allocates at least size bytes, aligned to 16. Returns the address, or 0 if the heap is full or
    size is 0. */
 uint64_t sg_heap_alloc(uint64_t size);
+#define SG_HEAP_BLOCK_COST 64 /* of reading a block's length, in bytes copied (sg_charge()) */
+/* The same; *blocks: the number of blocks that were read, which grows with fragmentation. */
+uint64_t sg_heap_search(uint64_t size, uint32_t *blocks);
 /* Returns false if addr is not the start of a live block. Freeing 0 does nothing. */
 bool sg_heap_free(uint64_t addr);
 /* The bounds of the heap; both are 0 until the first allocation. The start does not move. */

@@ -54,12 +54,12 @@ static void merge_following(uint32_t i)
     }
 }
 
-/* The first free block of n granules that begins in [from, to); granules: none. */
-static uint32_t search_free(uint32_t from, uint32_t to, uint32_t n)
+/* The first free block of n granules that begins in [from, to); granules: none. Adds the blocks that it read. */
+static uint32_t search_free(uint32_t from, uint32_t to, uint32_t n, uint32_t *blocks)
 {
     uint32_t i = from;
 
-    while (i < to) {
+    for (; i < to; ++*blocks) {
         if (!(table[i] & USED)) {
             merge_following(i);
             if (table[i] >= n)
@@ -109,17 +109,25 @@ uint64_t sg_exec_heap_beyond(void)
 
 uint64_t sg_heap_alloc(uint64_t size)
 {
+    uint32_t blocks;
+
+    return sg_heap_search(size, &blocks);
+}
+
+uint64_t sg_heap_search(uint64_t size, uint32_t *blocks)
+{
     const uint32_t n = size > SG_HEAP_MAX ? 0 : (uint32_t)((size + GRANULE - 1) / GRANULE);
     uint64_t addr = 0;
     uint32_t i;
 
+    *blocks = 0;
     if (!n)
         return 0;
     pthread_mutex_lock(&lock);
     if (heap_grow()) {
-        i = search_free(rover, granules, n);
+        i = search_free(rover, granules, n, blocks);
         if (i == granules)
-            i = search_free(0, granules, n);
+            i = search_free(0, granules, n, blocks);
         if (i < granules) {
             if (table[i] > n)
                 table[i + n] = table[i] - n;

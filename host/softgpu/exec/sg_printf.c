@@ -13,7 +13,8 @@
 #define MAX_OUTPUT 16384
 #define MAX_ARGS 32 /* further conversions are output as they stand (CUDA C++ Programming Guide) */
 #define MAX_SPEC 64
-#define MAX_DIGITS 4 /* digits of a width or precision: output beyond MAX_FORMAT is not visible */
+#define PRINT_COST 16 /* a character of the output, in bytes copied */
+#define MAX_DIGITS 4  /* digits of a width or precision: output beyond MAX_FORMAT is not visible */
 
 struct out {
     char text[MAX_OUTPUT];
@@ -270,6 +271,7 @@ static inline uint64_t value64(struct sg_warp *w, uint32_t op, uint32_t lane)
 
 int sg_vprintf(struct sg_warp *w, const struct sg_insn *in)
 {
+    uint64_t cost = 0;
     struct out o;
 
     for (uint32_t m = w->mask; m; m &= m - 1) {
@@ -279,9 +281,10 @@ int sg_vprintf(struct sg_warp *w, const struct sg_insn *in)
         if (n == -2)
             return SG_FAULTED;
         sg_run_print(w->cta, o.text, o.len, false);
+        cost += (uint64_t)o.len * PRINT_COST;
         ((int32_t *)(void *)(w->base[0] + in->d))[lane] = n;
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 int sg_assertfail(struct sg_warp *w, const struct sg_insn *in)

@@ -333,18 +333,21 @@ HANDLER(cdp_launch)
 HANDLER(cdp_malloc)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
-        const u64 got = sg_heap_alloc(SRC(u64, b)[i]);
+        u32 blocks;
+        const u64 got = sg_heap_search(SRC(u64, b)[i], &blocks);
 
+        cost += (u64)blocks * SG_HEAP_BLOCK_COST;
         if (!sg_cdp_put(w, in, i, SRC(u64, a)[i], &got, 8)) {
             sg_heap_free(got);
             return SG_FAULTED;
         }
         d[i] = sg_cdp_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(cdp_free)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Bulk copies, barriers that count bytes, clusters of one block; their faults. */
+#include "exec/code.h"
 #include "exec/exec_test.h"
+#include "exec/heap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +327,84 @@ static void workspace(void)
            mem);
 }
 
+/*
+ * A loop of 400 rounds is within one time slice, so that a limit of 200 instructions is noticed only if the
+ * instruction in it counts as several back edges.
+ */
+static bool ends_slices(const char *declared, const char *body, struct sg_fault *f)
+{
+    char code[4096];
+    int r;
+
+    snprintf(code, sizeof(code),
+             ".version 8.4\n.target sm_90\n.address_size 64\n%s.visible .entry t(.param .u64 p)\n{\n"
+             ".reg .pred %%p<4>;\n.reg .b32 %%r<20>;\n.reg .b64 %%rd<10>;\n.shared .align 16 .b8 s[1024];\n"
+             ".local .align 8 .b8 d[64];\n"
+             "ld.param.u64 %%rd1, [p];\nmov.u32 %%r1, s;\nmov.u32 %%r3, %%tid.x;\nmov.u32 %%r5, 0;\n"
+             "L:\n%s\nadd.u32 %%r5, %%r5, 1;\nsetp.lt.u32 %%p1, %%r5, 400;\n@%%p1 bra L;\nret;\n}\n",
+             declared, body);
+    t_watchdog = 200;
+    r = go(code, 32, tm_alloc(4096), f);
+    t_watchdog = 2000000000ull;
+    if (r && r != SG_ERR_TIMEOUT)
+        t_result("loops of long instructions", false, "%d %s", r, f->message);
+    return r == SG_ERR_TIMEOUT;
+}
+
+static void slices(void)
+{
+    static const char copy[] = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], ",
+                      reduce[] = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], ";
+    uint32_t *mem = tm_alloc(4096);
+    struct sg_fault f;
+    char body[512];
+    uint64_t blocks[2000];
+
+    snprintf(body, sizeof(body), "%s1024;", copy);
+    t_result("a time slice counts what bulk copies move", ends_slices("", body, &f), "it does not");
+    snprintf(body, sizeof(body), "%s16;", copy);
+    t_result("small ones count little", !ends_slices("", body, &f), "%s", f.message);
+    snprintf(body, sizeof(body), "%s256;", reduce);
+    t_result("a time slice counts what bulk reductions move", ends_slices("", body, &f), "it does not");
+
+    static const char heap[] = ".extern .func (.param .b64 r) malloc(.param .b64 n);\n",
+                      none[] = "{ .param .b64 q0; .param .b64 q1;\nst.param.b64 [q0], 0;\n"
+                               "call.uni (q1), malloc, (q0);\n}",
+                      full[] = "{ .param .b64 q0; .param .b64 q1;\nst.param.b64 [q0], 34000000000;\n"
+                               "call.uni (q1), malloc, (q0);\n}";
+
+    for (unsigned i = 0; i < 2000; i++)
+        blocks[i] = sg_heap_alloc(64);
+    t_result("a time slice counts the search of malloc()", ends_slices(heap, full, &f), "it does not");
+    t_result("malloc(0) searches nothing", !ends_slices(heap, none, &f), "%s", f.message);
+    for (unsigned i = 0; i < 2000; i++)
+        sg_heap_free(blocks[i]);
+
+    static const char print[] = ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+                                ".global .align 1 .b8 fmt[] = {37,53,48,48,100,10,0};\n",
+                      wide[] = "mov.u64 %rd3, fmt;\ncvta.global.u64 %rd3, %rd3;\n"
+                               "mov.u64 %rd4, d;\ncvta.local.u64 %rd4, %rd4;\n"
+                               "{ .param .b64 q0; .param .b64 q1; .param .b32 q2;\nst.param.b64 [q0], %rd3;\n"
+                               "st.param.b64 [q1], %rd4;\ncall.uni (q2), vprintf, (q0, q1);\n}";
+
+    t_result("a time slice counts what printf() writes", ends_slices(print, wide, &f), "it does not");
+
+    /* without a loop: also under a predicate, where the copy is the end of a span */
+    char *code = malloc(1 << 16);
+    size_t n = (size_t)snprintf(code, 1 << 16, "%s", BEGIN "mov.u32 %r5, 0;\nsetp.lt.u32 %p1, %r3, 31;\n");
+
+    for (unsigned i = 0; i < 300; i++)
+        n += (size_t)snprintf(code + n, (1 << 16) - n, "%s%s1024;\nadd.u32 %%r5, %%r5, 1;\n",
+                              i % 2 ? "@%p1 " : "", copy);
+    snprintf(code + n, (1 << 16) - n, "st.global.u32 [%%rd1], %%r5;" END);
+    t_watchdog = 200;
+    t_result("a time slice ends in code without loops", go(code, 32, mem, &f) == SG_ERR_TIMEOUT, "%s",
+             f.message);
+    t_watchdog = 2000000000ull;
+    t_result("which goes on after it", !go(code, 32, mem, &f) && mem[0] == 300, "%s %u", f.message, mem[0]);
+    free(code);
+}
+
 int main(int argc, char **argv)
 {
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
@@ -334,6 +414,7 @@ int main(int argc, char **argv)
     by_hand();
     reductions();
     workspace();
+    slices();
     snprintf(path, sizeof(path), "%.*shopper_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0, dir ? argv[0] : "");
     in = fopen(argc > 1 ? argv[1] : path, "rb");
     text = calloc(1, TEXT_MAX);

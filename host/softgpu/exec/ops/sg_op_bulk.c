@@ -69,14 +69,17 @@ static bool bulk_multicast(struct sg_warp *w, const struct sg_insn *in, u32 lane
 HANDLER(bulk_copy)
 {
     const bool to = in->imm & SG_BULK_TO_SHARED, from = in->imm & SG_BULK_FROM_SHARED;
+    u64 bytes = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = SRC(u32, b)[i];
         u8 *d, *s;
 
+        bytes += n;
         if (in->imm & SG_BULK_MULTICAST) {
             if (!bulk_multicast(w, in, i, n))
                 return SG_FAULTED;
+            bytes += (u64)n * (u32)__builtin_popcount(SRC(u32, e)[i] & 0xffff);
             continue;
         }
         d = bulk_ptr(w, in, i, to, in->d, n, true);
@@ -89,7 +92,7 @@ HANDLER(bulk_copy)
         if (!bulk_count(w, in, i, n))
             return SG_FAULTED;
     }
-    return SG_NEXT;
+    return sg_charge(w, in, bytes);
 }
 
 static f64 float_of(u64 v, enum sg_type t)
@@ -186,11 +189,14 @@ static u64 combine_values(u32 op, enum sg_type t, u64 a, u64 b)
             ; \
     }
 
+#define REDUCE_COST 16 /* an atomic operation on an element, in bytes copied for each of its own */
+
 HANDLER(bulk_reduce)
 {
     const bool to = in->imm & SG_BULK_TO_SHARED, from = in->imm & SG_BULK_FROM_SHARED;
     const u32 op = in->aux & 255;
     const enum sg_type t = (enum sg_type)(in->aux >> 8);
+    u64 bytes = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = SRC(u32, b)[i];
@@ -211,8 +217,9 @@ HANDLER(bulk_reduce)
         }
         if (!bulk_count(w, in, i, n))
             return SG_FAULTED;
+        bytes += (u64)n * REDUCE_COST;
     }
-    return SG_NEXT;
+    return sg_charge(w, in, bytes);
 }
 
 #include "exec/ops/bulk.def"

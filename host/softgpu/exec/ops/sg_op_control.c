@@ -460,14 +460,16 @@ HANDLER(stackrestore)
 
 HANDLER(malloc)
 {
-    u64 *d = DST(u64, d);
+    u64 *d = DST(u64, d), cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
+        u32 blocks;
 
-        d[i] = sg_heap_alloc(SRC(u64, a)[i]);
+        d[i] = sg_heap_search(SRC(u64, a)[i], &blocks);
+        cost += (u64)blocks * SG_HEAP_BLOCK_COST;
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(free)
