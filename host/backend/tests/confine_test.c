@@ -384,7 +384,7 @@ static void test_random_addresses(void **state)
 
     (void)state;
     assert_int_equal(start(&b, pool), 0);
-    for (int i = 0; i < 500 && n < 4; i++) {
+    for (int i = 0; i < 3000 && n < 4; i++) {
         usleep(10000);
         n = workers_of(b.pid, list, 16);
         for (unsigned k = 0; k < n && k < 16; k++) {
@@ -541,7 +541,7 @@ static void test_nothing_pinned(void **state)
     guest_submit(&g, VGP_vgpCopy, VGP_NO_REPLY, &in, sizeof(in), data, sizeof(data));
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), &p, NULL), 0);
     assert_memory_equal((const char *)p + sizeof(struct vgp_ret_vgpCopy), data, sizeof(data));
-    for (int i = 0; i < 500 && !file_has(log_name, "memory for staging are not pinned"); i++)
+    for (int i = 0; i < 3000 && !file_has(log_name, "memory for staging are not pinned"); i++)
         usleep(10000); /* the broker writes the lines of its workers */
     assert_true(
         file_has(log_name, "memory for results are not pinned: cuMemHostRegister gives CUDA error 304"));
@@ -565,7 +565,7 @@ static void test_modes(void **state)
     assert_int_equal(guest_context(&g), 0);
     /* ptrace: made, and named in the log. */
     guest_memset(&g, 0, VALUE_SYSCALL, 0, 0);
-    for (int i = 0; i < 300 && !file_has(log_name, "would refuse ptrace"); i++)
+    for (int i = 0; i < 3000 && !file_has(log_name, "would refuse ptrace"); i++)
         usleep(10000);
     assert_true(file_has(log_name, "would refuse ptrace"));
     assert_true(file_has(log_name, "sandbox of the workers: logs only"));

@@ -89,7 +89,7 @@ static int groups(struct guest *g, uint64_t id, uint32_t wanted)
     int e;
 
     guest_submit(g, VGP_vgpResourceGroups, 0, &a, sizeof(a), params, sizeof(params));
-    e = guest_wait(g, 0, (const void **)&r, &n, 5000);
+    e = guest_wait(g, 0, (const void **)&r, &n, 60000);
     if (e == 0) {
         clean(r, n);
         assert_int_equal(r->sizes_len, 2);
@@ -105,7 +105,7 @@ static int describe(struct guest *g, uint64_t desc, const uint64_t *ids, uint32_
     struct vgp_args_vgpResourceDesc a = {.desc = desc, .resources_len = n};
 
     guest_submit(g, VGP_vgpResourceDesc, 0, &a, sizeof(a), ids, n * 8);
-    return guest_wait(g, 0, NULL, NULL, 5000);
+    return guest_wait(g, 0, NULL, NULL, 60000);
 }
 
 static int create(struct guest *g, unsigned i, uint64_t desc)
@@ -152,7 +152,7 @@ static void test_group_parameters(void **state)
 
         assert_int_equal(guest_connect(&g, b.sock, "wrong"), 0);
         guest_submit(&g, VGP_vgpResourceGroups, 0, &a, sizeof(a), params, wrong[i] * 4);
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         guest_close(&g);
     }
     assert_int_equal(broker_stop(&b), 0);
@@ -195,7 +195,7 @@ static void test_resources(void **state)
     assert_int_equal(describe(&g1, DESC(2), part, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
     assert_int_equal(describe(&g1, DESC(3), later, 2), 0);
     describe(&g1, DESC(4), part, 0); /* libcuda does not send that */
-    assert_true(guest_wait_dead(&g1, 5000));
+    assert_true(guest_wait_dead(&g1, 60000));
     guest_close(&g1);
     guest_close(&g2);
     assert_int_equal(broker_stop(&b), 0);
@@ -315,7 +315,7 @@ static void test_contexts(void **state)
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_alloc(&g, 6 * M, &p), 0);
     create(&g, 2, DESC(1)); /* a handle is made once */
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
@@ -333,7 +333,7 @@ static CUresult let_go(struct guest *g, uint32_t seq)
     assert_int_equal(r, 0);
     last = g->seq;
     g->seq = seq;
-    r = guest_wait(g, SLOT, NULL, NULL, 5000);
+    r = guest_wait(g, SLOT, NULL, NULL, 60000);
     g->seq = last;
     return (CUresult)r;
 }
@@ -561,7 +561,7 @@ static void test_decompress(void **state)
     assert_int_equal(r->errorIndex, 0);
     a.src_len = 0;
     guest_submit(&g, VGP_vgpMemDecompress, 0, &a, sizeof(a), one, sizeof(one) - 8);
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }

@@ -293,7 +293,7 @@ int guest_release(struct guest *g)
 {
     int r = CUDA_ERROR_INVALID_VALUE;
 
-    for (int i = 0; i < 500 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
+    for (int i = 0; i < 3000 && (r = guest_memset(g, 0, VALUE_RELEASE, 0, 0)); i++)
         usleep(10000); /* its waiter thread is on the way into the provider */
     return r;
 }

@@ -100,7 +100,7 @@ static int others_go_on(struct guest *g, uint32_t seq, const void **payload, uin
     assert_int_equal(guest_release(g), 0);
     last = g->seq;
     g->seq = seq;
-    r = guest_wait(g, SLOT, payload, size, 10000);
+    r = guest_wait(g, SLOT, payload, size, 60000);
     g->seq = last;
     return r;
 }
@@ -158,9 +158,9 @@ static void test_load_ends(void **state)
     g.context = other.context;
     assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
-    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     g.seq = reset_seq;
-    assert_int_equal(guest_wait(&g, 6, NULL, NULL, 10000), 0);
+    assert_int_equal(guest_wait(&g, 6, NULL, NULL, 60000), 0);
     g.seq += 1000;
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_call(&g, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, NULL),
@@ -169,7 +169,7 @@ static void test_load_ends(void **state)
     load(&g, m, "quick", 0);
     for (int i = 0; i < 500 && !guest_wait_dead(&g, 10); i++)
         guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
 }
 
@@ -295,7 +295,7 @@ static void test_register(void **state)
     assert_false(answered(&g, &m));
     assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
-    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), 0);
     assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
     assert_int_equal(m.status, 0);
     g.seq += 1000;
@@ -336,7 +336,7 @@ static void test_context_ends(void **state)
         guest_submit(&g, VGP_vgpRegionRegister, SLOT, &a, sizeof(a), NULL, 0);
         const uint32_t registered = g.seq;
         if (!slow)
-            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), 0);
         g.context = other;
         guest_submit(&g, VGP_vgpCtxDestroy, SLOT + 1, &end, sizeof(end), NULL, 0);
         const uint32_t ended = g.seq;
@@ -346,7 +346,7 @@ static void test_context_ends(void **state)
 
             assert_int_equal(guest_release(&g), 0);
             g.seq = registered;
-            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
             g.seq = last + 1000;
         }
         assert_int_equal(guest_call(&g, VGP_vgpRegionUnregister, &u, sizeof(u), NULL, NULL),
@@ -362,7 +362,7 @@ static void test_context_ends(void **state)
         const uint32_t last = g.seq;
         assert_int_equal(guest_release(&g), 0);
         g.seq = ended;
-        assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 10000), 0);
+        assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 60000), 0);
         g.seq = last + 1000;
         assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
         assert_int_equal(m.status, 0);
@@ -396,7 +396,7 @@ static void test_outlasts(void **state)
     assert_false(guest_wait_dead(&g, VGB_ANSWER_MS + VGB_GRACE_MS));
     assert_int_equal(guest_release(&g), 0);
     g.seq = seq;
-    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+    assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 60000), 0);
     assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
     assert_int_equal(m.status, 0);
     g.seq += 1000;
@@ -441,9 +441,9 @@ static void both_end(struct guest *g, uint32_t seq, uint32_t next, CUresult expe
     const uint32_t last = g->seq;
 
     g->seq = seq;
-    assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 10000), expected);
+    assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 60000), expected);
     g->seq = next;
-    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 10000), 0);
+    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 60000), 0);
     g->seq = last + 1000;
     assert_int_equal(ping(g), 0);
 }
@@ -463,7 +463,7 @@ static void call_about(struct guest *g, enum about what, uint64_t other)
 
     if (what == MODULE) {
         load(g, unload.hmod, "quick", 0);
-        assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 10000), 0);
+        assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 60000), 0);
         g->context = other;
         assert_int_equal(guest_memset(g, 0, VALUE_BUSY, 300, 0), 0);
         guest_submit(g, VGP_cuModuleUnload, SLOT, &unload, sizeof(unload), NULL, 0);

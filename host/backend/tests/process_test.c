@@ -142,15 +142,15 @@ static void test_wait_does_not_block(void **state)
 
     assert_int_equal(guest_connect(&g, b->sock, "wait"), 0);
     assert_int_equal(guest_context(&g), 0);
-    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 300, 0), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 2000, 0), 0);
     t0 = vgb_now_ns();
     guest_submit(&g, VGP_cuStreamSynchronize, 1, &a, sizeof(a), NULL, 0);
     uint32_t seq = g.seq;
     assert_int_equal(ping(&g, 1), 0); /* answered while the other call waits */
-    assert_true(vgb_now_ns() - t0 < 200000000u);
+    assert_true(vgb_now_ns() - t0 < 1900000000u);
     g.seq = seq;
     assert_int_equal(guest_wait(&g, 1, NULL, NULL, 60000), 0);
-    assert_true(vgb_now_ns() - t0 > 250000000u);
+    assert_true(vgb_now_ns() - t0 > 1900000000u);
     guest_close(&g);
 }
 
@@ -209,7 +209,7 @@ static void test_malformed_ends_only_itself(void **state)
     assert_int_equal(guest_connect(&bad, b->sock, "bad"), 0);
     memcpy(bytes, &r, sizeof(r));
     guest_raw(&bad, bytes, sizeof(bytes));
-    assert_true(guest_wait_dead(&bad, 3000));
+    assert_true(guest_wait_dead(&bad, 60000));
     assert_int_equal(bad.s->dead_reason, 2 /* VGPU_DEAD_PROTOCOL */);
     assert_non_null(strstr(bad.s->dead_text, "call number 0x7fff"));
     assert_int_equal(ping(&good, 5), 0);
@@ -232,8 +232,8 @@ static void test_worker_killed(void **state)
     assert_true(w > 0);
     uint64_t t0 = vgb_now_ns();
     kill(w, SIGKILL);
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 3000), -2);
-    assert_true(vgb_now_ns() - t0 < 1000000000u);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), -2);
+    assert_true(vgb_now_ns() - t0 < 18000000000u); /* not when its work has ended */
     assert_int_equal(g.s->dead_reason, 1 /* VGPU_DEAD_EXITED */);
     assert_non_null(strstr(g.s->dead_text, "signal 9"));
     guest_close(&g);
@@ -250,7 +250,7 @@ static void expect_death(struct broker *b, uint8_t value, const char *text)
     assert_int_equal(guest_connect(&g, b->sock, "dies"), 0);
     assert_int_equal(guest_context(&g), 0);
     guest_submit(&g, VGP_cuMemsetD8Async, 0, &a, sizeof(a), NULL, 0);
-    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 3000), -2);
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), -2);
     assert_non_null(strstr(g.s->dead_text, text));
     guest_close(&g);
 }
@@ -401,13 +401,13 @@ static void test_quotas(void **state)
     assert_int_equal(guest_alloc(&g2, 4 << 20, &p2), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(guest_alloc(&g2, 1 << 20, &p2), 0);
     assert_int_equal(guest_free(&g1, p1), 0);
-    for (int i = 0; i < 100 && guest_alloc(&g2, 6 << 20, &p1); i++)
+    for (int i = 0; i < 3000 && guest_alloc(&g2, 6 << 20, &p1); i++)
         usleep(10000); /* the first gives back what it reserved when it is idle */
     assert_int_equal(guest_free(&g2, p1), 0);
     assert_int_equal(guest_free(&g2, p2), 0);
     assert_int_equal(guest_alloc(&g2, 1 << 20, &p2), 0);
     assert_int_equal(guest_free(&g2, p2), 0);
-    for (int i = 0; i < 100 && guest_alloc(&g1, 6 << 20, &p1); i++)
+    for (int i = 0; i < 3000 && guest_alloc(&g1, 6 << 20, &p1); i++)
         usleep(10000);
     guest_close(&g1); /* what it had is there for the other at once, and so is its place */
     assert_int_equal(guest_alloc(&g2, 4 << 20, &p2), 0);

@@ -196,7 +196,7 @@ static void test_primary(void **state)
     assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), 0);
     assert_int_equal(guest_context(&g), 0); /* and again, when it has ended */
     guest_submit(&g, VGP_vgpPrimaryCtxRetain, 0, &again, sizeof(again), NULL, 0);
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
 }
 
@@ -221,7 +221,7 @@ static void retain_as_it_ends(struct broker *b, uint16_t call, uint64_t context)
     guest_submit(&g, VGP_vgpPrimaryCtxRetain, 5, &again[0], sizeof(again[0]), NULL, 0);
     g.seq++;
     guest_submit(&g, call, 6, &again[1], sizeof(again[1]), NULL, 0);
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
 }
 
@@ -354,7 +354,7 @@ static void test_watch(void **state)
 
         connect_to(*state, &g);
         guest_submit(&g, VGP_vgpEventWatch, 0, &bad, sizeof(bad), NULL, 0);
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         assert_non_null(strstr(g.s->dead_text, "vgpEventWatch: word"));
         guest_close(&g);
     }

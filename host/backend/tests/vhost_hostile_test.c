@@ -98,10 +98,10 @@ static void test_stuck_worker(void **state)
     assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
     /* Once it can be reaped all is as before. */
     assert_int_equal(debuggers(v.b.pid, true), 2);
-    for (int i = 0; i < 500 && debuggers(v.b.pid, false); i++)
+    for (int i = 0; i < 3000 && debuggers(v.b.pid, false); i++)
         usleep(10000);
     int r = VGPU_S_BUSY;
-    for (int i = 0; i < 500 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)
+    for (int i = 0; i < 3000 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_OK);
     /* QEMU goes and comes back while one is stuck. */
@@ -134,7 +134,7 @@ static void test_silent_worker(void **state)
     assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
     debuggers(v.b.pid, true);
     int r = VGPU_S_STUCK;
-    for (int i = 0; i < 500 && (r = vm_destroy(&v, 0)) == VGPU_S_STUCK; i++)
+    for (int i = 0; i < 3000 && (r = vm_destroy(&v, 0)) == VGPU_S_STUCK; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_NO_CLIENT);
     assert_int_equal(vm_close(&v), 0);
@@ -344,7 +344,7 @@ static void test_mapper_killed(void **state)
     for (unsigned i = 0; i < n; i++)
         kill(list[i], SIGKILL);
     int r = VGPU_S_OK;
-    for (int i = 0; i < 500 && (r = pin_two_pages(&v, 0)) != VGPU_S_WORKER; i++)
+    for (int i = 0; i < 3000 && (r = pin_two_pages(&v, 0)) != VGPU_S_WORKER; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_WORKER);
     assert_int_equal(device_ping(&v), VGPU_S_OK);
@@ -371,7 +371,7 @@ static void test_stuck_with_memory(void **state)
     assert_int_equal(unpin(&v), VGPU_S_STUCK);
     debuggers(v.b.pid, true);
     int r = VGPU_S_STUCK;
-    for (int i = 0; i < 500 && (r = unpin(&v)) == VGPU_S_STUCK; i++)
+    for (int i = 0; i < 3000 && (r = unpin(&v)) == VGPU_S_STUCK; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_NO_CLIENT);
     /* The same of a client that the guest has not destroyed: what is given back is counted at once. */
@@ -379,7 +379,7 @@ static void test_stuck_with_memory(void **state)
     assert_int_equal(pin_two_pages(&v, 0), VGPU_S_STUCK);
     assert_null(broker_books(v.b.pid));
     debuggers(v.b.pid, true);
-    for (int i = 0; i < 500 && (r = pin_two_pages(&v, 0)) == VGPU_S_STUCK; i++)
+    for (int i = 0; i < 3000 && (r = pin_two_pages(&v, 0)) == VGPU_S_STUCK; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_WORKER);
     assert_null(broker_books(v.b.pid));
@@ -397,11 +397,11 @@ static void test_strays(void **state)
     assert_int_equal(open_bad(&v, "strays"), 0);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
-        for (int i = 0; i < 500 && (n = strays_of(v.b.pid)) != 2; i++)
+        for (int i = 0; i < 3000 && (n = strays_of(v.b.pid)) != 2; i++)
             usleep(10000);
         assert_int_equal(n, 2);
         assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
-        for (int i = 0; i < 500 && (n = strays_of(v.b.pid)); i++)
+        for (int i = 0; i < 3000 && (n = strays_of(v.b.pid)); i++)
             usleep(10000);
         assert_int_equal(n, 0);
     }
@@ -424,7 +424,7 @@ static void test_stuck_with_window(void **state)
     assert_int_equal(vm_set_windows(&v, 1, 2 * WINDOW), 0);
     assert_int_equal(vm_create(&v, 0), VGPU_S_BUSY);
     debuggers(v.b.pid, true);
-    for (int i = 0; i < 500 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)
+    for (int i = 0; i < 3000 && (r = vm_create(&v, 0)) == VGPU_S_BUSY; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_OK);
     debuggers(v.b.pid, true);

@@ -39,7 +39,7 @@ uint64_t vm_get_reply(struct vm *v, void *payload, uint32_t size)
     struct brk_vu_header h;
     struct pollfd p = {.fd = v->sock, .events = POLLIN};
 
-    if (poll(&p, 1, 5000) != 1 || recv(v->sock, &h, sizeof(h), MSG_WAITALL) != sizeof(h) || h.size > size ||
+    if (poll(&p, 1, 20000) != 1 || recv(v->sock, &h, sizeof(h), MSG_WAITALL) != sizeof(h) || h.size > size ||
         !(h.flags & BRK_VU_FLAG_REPLY))
         return UINT64_MAX;
     if (h.size && recv(v->sock, payload, h.size, MSG_WAITALL) != (ssize_t)h.size)
@@ -246,7 +246,7 @@ int vm_control(struct vm *v, const void *request, uint32_t size, uint64_t *va)
     d[0] = (struct vring_desc){RAM_GPA + REQUEST, size, 1, 1};
     d[1] = (struct vring_desc){RAM_GPA + RESPONSE, sizeof(r), 2, 0};
     vm_queue_post(v, 0, 0);
-    int n = vm_queue_wait(v, 0, v->wait_ms ? v->wait_ms : 5000, NULL);
+    int n = vm_queue_wait(v, 0, v->wait_ms ? v->wait_ms : 20000, NULL);
     if (n <= 0)
         return n ? -1 : -2;
     memcpy(&r, v->ram + RESPONSE, sizeof(r));
@@ -290,7 +290,7 @@ int vm_ping(struct guest *g)
 
 bool vm_given_back(const uint8_t *byte)
 {
-    for (int i = 0; i < 5000 && __atomic_load_n(byte, __ATOMIC_RELAXED); i++)
+    for (int i = 0; i < 30000 && __atomic_load_n(byte, __ATOMIC_RELAXED); i++)
         usleep(1000);
     return __atomic_load_n(byte, __ATOMIC_RELAXED) == 0;
 }

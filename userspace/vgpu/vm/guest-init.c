@@ -330,7 +330,7 @@ static void load_driver(void)
         note_kernel_log();
         finish(VGPU_EXIT_INIT, (uint32_t)err);
     }
-    for (int i = 0; i < 500 && access(ROOT "/dev/vgpu0", F_OK) != 0; i++)
+    for (int i = 0; i < 3000 && access(ROOT "/dev/vgpu0", F_OK) != 0; i++)
         usleep(10000);
     if (access(ROOT "/dev/vgpu0", F_OK) != 0) {
         note("%s is loaded, but /dev/vgpu0 did not appear", driver);

@@ -371,7 +371,7 @@ static void test_malformed(void **state)
         assert_int_equal(guest_graph_instantiate(&g, GRAPH(0), EXEC(1)), 0);
         condition = new_condition(&g, GRAPH(0));
         send_bad(&g, bad, condition);
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         guest_close(&g);
     }
     has_bodies(&other, NODE(0), bodies, 2);
@@ -393,7 +393,7 @@ static void test_older(void **state)
     connect_guest(&b, &g);
     guest_graph_new(&g, GRAPH(0));
     post_condition(&g, GRAPH(0), NODE(0), new_condition(&g, GRAPH(0)), &body, 1);
-    assert_true(guest_wait_dead(&g, 5000));
+    assert_true(guest_wait_dead(&g, 60000));
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }

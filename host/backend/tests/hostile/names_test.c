@@ -43,7 +43,7 @@ static int add_node(struct guest *g, uint32_t op, uint64_t graph, uint64_t node,
     int r;
 
     send_node(g, op, 0, graph, node, 0);
-    r = guest_wait(g, 0, &p, NULL, 5000);
+    r = guest_wait(g, 0, &p, NULL, 60000);
     if (r == 0)
         memcpy(handle, p, sizeof(*handle));
     return r;
@@ -271,7 +271,7 @@ static void test_malformed(void **state)
         post_end(&g, NODE(1, 1));
         told_nothing(&g);
         send_bad(&g, i);
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         guest_close(&g);
         assert_int_equal(add_node(&other, VGP_NODE_NAME, GRAPH(1, 0), NODE(1, (uint32_t)i), &n), 0);
     }
@@ -300,7 +300,7 @@ static void test_older(void **state)
             guest_graph_new(&g, GRAPH(1, 0));
         else
             post_node(&g, n, NODE(1, 0), 0);
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         guest_close(&g);
     }
     assert_int_equal(broker_stop(&b), 0);
@@ -312,7 +312,7 @@ static int set_dependencies(struct guest *g, const uint64_t *nodes, uint32_t n)
         .stream = STREAM, .flags = CU_STREAM_SET_CAPTURE_DEPENDENCIES, .dependencies_len = n};
 
     guest_submit(g, VGP_vgpStreamUpdateCaptureDependencies, 0, &a, sizeof(a), nodes, n * 8);
-    return guest_wait(g, 0, NULL, NULL, 5000);
+    return guest_wait(g, 0, NULL, NULL, 60000);
 }
 
 /* What a capture goes on from are nodes of its graph, whatever the provider would take. */

@@ -314,7 +314,7 @@ static void test_malformed(void **state)
             guest_graph_new(&g, GRAPH(0));
             SUBMIT(&g, vgpGraphEmptyNode, PLACE(GRAPH(0), NODE(0)));
             kinds[i].post(&g, GRAPH(0), names[n], kinds[i].names == VGP_H_CONTEXT ? g.context : 0);
-            assert_true(guest_wait_dead(&g, 5000));
+            assert_true(guest_wait_dead(&g, 60000));
             guest_close(&g);
         }
     }
@@ -342,7 +342,7 @@ static void test_operations(void **state)
         else
             guest_submit(&g, VGP_vgpGraphBatchMemOpNode, VGP_NO_REPLY, &half, sizeof(half), words,
                          sizeof(words));
-        assert_true(guest_wait_dead(&g, 5000));
+        assert_true(guest_wait_dead(&g, 60000));
         guest_close(&g);
     }
     assert_int_equal(broker_stop(&b), 0);

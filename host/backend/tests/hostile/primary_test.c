@@ -139,11 +139,11 @@ static void test_borrowed_as_it_ends(void **state)
     }
     assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &other, sizeof(other), NULL, NULL), 0);
     g.context = other.context;
-    for (int i = 0; i < 500 && (r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0)); i++)
+    for (int i = 0; i < 3000 && (r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0)); i++)
         usleep(10000);
     assert_int_equal(r, 0);
     g.seq = ended;
-    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 10000), 0);
+    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 60000), 0);
     g.seq += 2000;
     assert_false(is_active(&g));
     guest_close(&g);

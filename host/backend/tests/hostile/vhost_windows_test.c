@@ -168,7 +168,7 @@ static int create_again(struct vm *v)
 {
     int r = VGPU_S_BUSY;
 
-    for (int i = 0; i < 500 && (r = vm_create(v, 0)) == VGPU_S_BUSY; i++)
+    for (int i = 0; i < 3000 && (r = vm_create(v, 0)) == VGPU_S_BUSY; i++)
         usleep(10000);
     return r;
 }
@@ -250,7 +250,7 @@ static void test_destroy(void **state)
     unlock_windows();
     assert_int_equal(create_again(v), VGPU_S_OK);
     is_served(v, WINDOW);
-    for (int i = 0; i < 500 && !is_zero(v); i++) /* its slice is given back */
+    for (int i = 0; i < 3000 && !is_zero(v); i++) /* its slice is given back */
         usleep(10000);
     assert_true(is_zero(v));
 }

@@ -144,7 +144,7 @@ static void test_answers(void **state)
             guest_submit(&bad, VGP_vgpHostFuncDone, VGP_NO_REPLY, &done, sizeof(done), NULL, 0);
             break;
         }
-        if (!guest_wait_dead(&bad, 5000))
+        if (!guest_wait_dead(&bad, 60000))
             fail_msg("case %d: the client lives on", i);
         assert_int_equal(bad.s->dead_reason, 2 /* VGPU_DEAD_PROTOCOL */);
         guest_close(&bad);
@@ -323,7 +323,7 @@ static void test_malformed(void **state)
             guest_submit(&bad, VGP_vgpExtSemOp, 0, &o, sizeof(o), NULL, 0);
         else
             guest_submit(&bad, VGP_vgpGraphExtSemNode, 0, &n, sizeof(n), NULL, 0);
-        assert_true(guest_wait_dead(&bad, 5000));
+        assert_true(guest_wait_dead(&bad, 60000));
         guest_close(&bad);
         new_graph(&g);
     }

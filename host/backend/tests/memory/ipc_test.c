@@ -71,7 +71,7 @@ static int open_bytes(struct guest *g, const void *bytes, uint32_t n, uint32_t f
     uint32_t size;
 
     guest_submit(g, VGP_vgpIpcOpenMem, 0, &a, sizeof(a), bytes, n);
-    int r = guest_wait(g, 0, (const void **)&ret, &size, 5000);
+    int r = guest_wait(g, 0, (const void **)&ret, &size, 60000);
 
     if (!r)
         *dptr = ret->dptr;
@@ -118,7 +118,7 @@ static void test_driver_handles_stay(void **state)
     assert_int_equal(get_mem(&one, p, &again), 0);
     assert_memory_not_equal(&t, &again, sizeof(t));
     guest_close(&one);
-    for (int i = 0; i < 200 && open_mem(&two, &again, &q) == 0; i++)
+    for (int i = 0; i < 3000 && open_mem(&two, &again, &q) == 0; i++)
         usleep(10000); /* until the broker has seen its end */
     assert_int_equal(open_mem(&two, &again, &q), CUDA_ERROR_INVALID_HANDLE);
     guest_close(&two);
@@ -346,7 +346,7 @@ static int open_event(struct guest *g, const struct token *t, uint64_t event)
     uint32_t size;
 
     guest_submit(g, VGP_vgpIpcOpenEvent, 0, &a, sizeof(a), t, sizeof(*t));
-    return guest_wait(g, 0, &p, &size, 5000);
+    return guest_wait(g, 0, &p, &size, 60000);
 }
 
 static void test_events(void **state)

@@ -93,7 +93,7 @@ static void test_vmm_quota(void **state)
     /* The end of the client is the end of everything. */
     guest_close(&g1);
     int r = CUDA_ERROR_OUT_OF_MEMORY;
-    for (int i = 0; i < 100 && (r = guest_vmm_create(&g2, h1, 7 * M)); i++)
+    for (int i = 0; i < 3000 && (r = guest_vmm_create(&g2, h1, 7 * M)); i++)
         usleep(10000);
     assert_int_equal(r, 0);
     guest_close(&g2);
@@ -226,7 +226,7 @@ static void test_idle_gives_back(void **state)
     assert_int_equal(guest_memset(&g1, 0, VALUE_BUSY, 300, 0), 0);
     assert_int_equal(guest_free(&g1, p1), 0); /* 300 ms later, and then not another word */
     int r = CUDA_ERROR_OUT_OF_MEMORY;
-    for (int i = 0; i < 100 && (r = guest_alloc(&g2, 6 << 20, &p2)); i++)
+    for (int i = 0; i < 3000 && (r = guest_alloc(&g2, 6 << 20, &p2)); i++)
         usleep(10000);
     assert_int_equal(r, 0);
     guest_close(&g1);
@@ -298,7 +298,7 @@ static void test_nvml(void **state)
     assert_int_equal(guest_context(&g1), 0);
     assert_int_equal(guest_context(&g2), 0);
     assert_int_equal(guest_memset(&g1, 0, VALUE_NVML, 10, 0), 0);
-    for (int i = 0; i < 500 && r == 0; i++) { /* NVML is asked now and then only */
+    for (int i = 0; i < 3000 && r == 0; i++) { /* NVML is asked now and then only */
         usleep(10000);
         r = guest_alloc(&g1, 8 * M, &p);
         if (r == 0)

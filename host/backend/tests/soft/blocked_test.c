@@ -47,7 +47,7 @@ static void begin(struct broker *b, struct guest *g, uint64_t *device)
 
 static void must_end(struct broker *b, struct guest *g)
 {
-    assert_true(guest_wait_dead(g, 10000));
+    assert_true(guest_wait_dead(g, 60000));
     assert_non_null(strstr(g->s->dead_text, "--client-time-limit"));
     guest_close(g);
     assert_int_equal(broker_stop(b), 0);

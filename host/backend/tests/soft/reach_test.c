@@ -168,7 +168,7 @@ static int ask_stream_write(uint64_t va)
     const uint64_t lists[4] = {CU_STREAM_MEM_OP_WRITE_VALUE_32, va, 0x55, 0};
 
     guest_submit(&g, VGP_vgpStreamMemOps, 0, &a, sizeof(a), lists, sizeof(lists));
-    return guest_wait(&g, 0, NULL, NULL, 5000);
+    return guest_wait(&g, 0, NULL, NULL, 60000);
 }
 
 /* Where the reservation is that this hint gets, which is given back. */

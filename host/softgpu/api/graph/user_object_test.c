@@ -23,7 +23,7 @@ static CUuserObject make(unsigned references)
 
 static void assert_ended(void)
 {
-    for (int i = 0; i < 2000 && !ended; i++)
+    for (int i = 0; i < 30000 && !ended; i++)
         usleep(1000);
     usleep(2000);
     assert_int_equal(ended, 1);

@@ -111,7 +111,7 @@ static void *open_when_issued(void *arg)
 {
     struct late *l = arg;
 
-    for (int i = 0; i < 300 && !l->issued; i++)
+    for (int i = 0; i < 3000 && !l->issued; i++)
         usleep(10000);
     l->late = !l->issued;
     gate_open(&l->gate);

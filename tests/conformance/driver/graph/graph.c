@@ -201,7 +201,7 @@ static void CUDA_CB destroy(void *p)
 
 static bool soon(const int *p, int want)
 {
-    for (int i = 0; i < 2000 && __atomic_load_n(p, __ATOMIC_SEQ_CST) < want; i++)
+    for (int i = 0; i < 30000 && __atomic_load_n(p, __ATOMIC_SEQ_CST) < want; i++)
         usleep(1000);
     return __atomic_load_n(p, __ATOMIC_SEQ_CST) == want;
 }
