@@ -189,6 +189,7 @@ SG_EXEC_TESTS := \
 	jit/complete_test \
 	jit/late_test \
 	jit/native_test \
+	jit/natives_test \
 	jit/pressure_test \
 	jit/memory/affine_test \
 	jit/memory/halves_test \
@@ -221,7 +222,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
-$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/late_test.o $(O)/jit/native_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
+$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/late_test.o $(O)/jit/native_test.o $(O)/jit/natives_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the tables of native operations; for jit/ops*.c. */
+/* Shared by the emitters of native operations; for sg_jit_ops*.c. */
 #ifndef SG_JIT_OPS_H
 #define SG_JIT_OPS_H
 
+#include "jit/natives.h"
 #include "jit/state.h"
 
 /* arg: opcode, prefix << 8, map << 10, W << 12, 64-bit operands << 13. */
@@ -13,12 +14,20 @@
 #define NO_MODE 0x80000000u
 /*
  * MODAL: produces the handler's results under any MXCSR. FIXED: also with the rounding of jit.round
- * instead of MXCSR's, or does not round; never refuses. Entries of the tables alu and cmp with
- * neither flag do not read MXCSR.
+ * instead of MXCSR's, or does not round; never refuses.
  */
 #define MODAL 0x40000000u
 #define FIXED (MODAL | 0x20000000u)
 #define ARG_MASK 0x1fffffffu
+
+/*
+ * Defines the native code `name`, which is in jit/natives.def: an emitter and its argument. NATIVE_MODELESS: with
+ * neither MODAL nor NO_MODE it does not read MXCSR. NATIVE_AVX512: rows name it as avx512(name).
+ */
+#define NATIVE(name, emit, arg) const struct jop sg_native_##name = {emit, arg, false, false}
+#define NATIVE_MODELESS(name, emit, arg) \
+    const struct jop sg_native_##name = {emit, arg, !((arg) & (MODAL | NO_MODE)), false}
+#define NATIVE_AVX512(name, emit, arg) const struct jop sg_native_avx512_##name = {emit, arg, false, true}
 
 static inline struct vop sg_vop_of(u32 arg)
 {

@@ -45,7 +45,6 @@ static void init_compiler(void)
     use_fp16 = !strcmp(sg_op_isa(), "avx512") && has_fp16();
     if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
         return;
-    sg_jit_find_init();
     sg_jit_ctl.bra = sg_op_fn(SG_OP_bra);
     sg_jit_ctl.bra_if = sg_op_fn(SG_OP_bra_if);
     sg_jit_ctl.bra_not = sg_op_fn(SG_OP_bra_not);

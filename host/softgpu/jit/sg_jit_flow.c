@@ -134,13 +134,13 @@ bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o)
     const u32 differs = j->mxcsr ^ j->mode;
     bool done;
 
-    if (!sg_jit_modeless(o)) {
+    if (!o->modeless) {
         if ((o->arg & FIXED) == FIXED && !(differs & MXCSR_DENORMALS) && (!differs || !j->b.avx2))
             j->round = differs ? EV_ROUND(j->mode >> MXCSR_RC & 3) : 0;
         else
             sg_jit_set_mode(j, j->mode);
     }
-    done = o->emit(j, in, o->arg & ARG_MASK);
+    done = !(o->avx512 && j->b.avx2) && o->emit(j, in, o->arg & ARG_MASK);
     j->round = 0;
     return done;
 }

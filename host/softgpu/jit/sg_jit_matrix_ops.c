@@ -4,6 +4,7 @@
  * exec/ops/sg_op_matrix.c and exec/ops/sg_op_mma.c, for all lanes; the handlers process all other cases.
  */
 #include "jit/memory/memory_ops.h"
+#include "jit/ops.h"
 
 #ifdef SG_JIT
 
@@ -75,7 +76,7 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
 
     (void)arg;
-    if (j->masked || b->avx2)
+    if (j->masked)
         return false;
     for (u32 h = 0; h < (n == 4 ? 2u : 1u); h++)
         at[h] = sg_jv_get(j, in->a, h);
@@ -122,7 +123,7 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 #define MMA_NATIVE 256 /* per kernel, 1.9 KB each; further mma call the handler, a tenth slower */
 #define LANE(t, c) 8 * ((c)&3) + 4 * ((c) >> 2) + (t)
 #define TURN(x, c) (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
-#define WIDE(x, c) 0, (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
+#define WIDE_LANE(x, c) 0, (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
 #define PART(x, c) (u16)(2 * (8 * ((x)&1) + (c)) + ((x) >> 1))
 #define QUAD(t) (t), 8 + (t), 16 + (t), 24 + (t)
 #define QUADS(t) QUAD(t), QUAD((t) + 1), QUAD((t) + 2), QUAD((t) + 3)
@@ -139,10 +140,10 @@ static const struct {
 } from __attribute__((aligned(64))) = {{EIGHT(PART, 0), EIGHT(PART, 1), EIGHT(PART, 2), EIGHT(PART, 3)},
                                        {{EIGHT(TURN, 0), EIGHT(TURN, 1), EIGHT(TURN, 2), EIGHT(TURN, 3)},
                                         {EIGHT(TURN, 4), EIGHT(TURN, 5), EIGHT(TURN, 6), EIGHT(TURN, 7)}},
-                                       {{EIGHT(WIDE, 0), EIGHT(WIDE, 1)},
-                                        {EIGHT(WIDE, 2), EIGHT(WIDE, 3)},
-                                        {EIGHT(WIDE, 4), EIGHT(WIDE, 5)},
-                                        {EIGHT(WIDE, 6), EIGHT(WIDE, 7)}},
+                                       {{EIGHT(WIDE_LANE, 0), EIGHT(WIDE_LANE, 1)},
+                                        {EIGHT(WIDE_LANE, 2), EIGHT(WIDE_LANE, 3)},
+                                        {EIGHT(WIDE_LANE, 4), EIGHT(WIDE_LANE, 5)},
+                                        {EIGHT(WIDE_LANE, 6), EIGHT(WIDE_LANE, 7)}},
                                        {{QUADS(0)}, {QUADS(4)}},
                                        0xffff0000u,
                                        0x7fffu};
@@ -313,8 +314,7 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
     struct buf *b = B(j);
 
     (void)arg;
-    if (j->masked || b->avx2 || (f->c != 'f' && !half) || (f->a != SG_MMA_F16 && !bf) ||
-        j->nmma == MMA_NATIVE)
+    if (j->masked || (f->c != 'f' && !half) || (f->a != SG_MMA_F16 && !bf) || j->nmma == MMA_NATIVE)
         return false;
     j->nmma++;
     mov_imm64(b, RSI, (u64)(uintptr_t)&from);
@@ -431,7 +431,7 @@ static bool e_mma_bytes(struct jit *j, const struct sg_insn *in, u32 arg)
     u32 sum[4][2];
 
     (void)arg;
-    if (j->masked || b->avx2 || in->imm || f->c != 'i' || (f->a != SG_MMA_S8 && f->a != SG_MMA_U8) ||
+    if (j->masked || in->imm || f->c != 'i' || (f->a != SG_MMA_S8 && f->a != SG_MMA_U8) ||
         f->b != SG_MMA_S8 || !__builtin_cpu_supports("avx512vnni") || j->nmma == MMA_NATIVE)
         return false;
     j->nmma++;
@@ -459,11 +459,8 @@ static bool e_mma_bytes(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-const struct jop sg_jit_ops_matrix[] = {
-    {SG_OP_ldmatrix, e_ldmatrix, 0},
-    {SG_OP_mma_float, e_mma, 0},
-    {SG_OP_mma_int, e_mma_bytes, 0},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE_AVX512(ldmatrix, e_ldmatrix, 0);
+NATIVE_AVX512(mma_float, e_mma, 0);
+NATIVE_AVX512(mma_int, e_mma_bytes, 0);
 
 #endif

@@ -499,95 +499,75 @@ static bool e_neg(struct jit *j, const struct sg_insn *in, u32 wide)
     return true;
 }
 
-const struct jop sg_jit_ops_alu[] = {
-    {SG_OP_mov_b32, e_mov, 0},
-    {SG_OP_mov_b64, e_mov, WIDE},
-    {SG_OP_cvt_u32_u32, e_mov, 0},
-    {SG_OP_cvt_u32_s32, e_mov, 0},
-    {SG_OP_cvt_u64_u64, e_mov, WIDE},
-    {SG_OP_cvt_u64_s64, e_mov, WIDE},
-    {SG_OP_add_b32, e_bin, ARG(M0F, P66, 0, 0xfe)},
-    {SG_OP_add_b64, e_add64, ARG(M0F, P66, 1, 0xd4) | WIDE},
-    {SG_OP_sub_b32, e_bin, ARG(M0F, P66, 0, 0xfa)},
-    {SG_OP_sub_b64, e_bin, ARG(M0F, P66, 1, 0xfb) | WIDE},
-    {SG_OP_mul_lo_b32, e_bin, ARG(M38, P66, 0, 0x40)},
-    {SG_OP_mul_lo_b64, e_bin, ARG(M38, P66, 1, 0x40) | WIDE},
-    {SG_OP_and_b32, e_and, 0},
-    {SG_OP_and_b64, e_bin, ARG(M0F, P66, 1, 0xdb) | WIDE},
-    {SG_OP_or_b32, e_bin, ARG(M0F, P66, 0, 0xeb)},
-    {SG_OP_or_b64, e_bin, ARG(M0F, P66, 1, 0xeb) | WIDE},
-    {SG_OP_xor_b32, e_bin, ARG(M0F, P66, 0, 0xef)},
-    {SG_OP_xor_b64, e_bin, ARG(M0F, P66, 1, 0xef) | WIDE},
-    {SG_OP_min_s32, e_bin, ARG(M38, P66, 0, 0x39)},
-    {SG_OP_max_s32, e_bin, ARG(M38, P66, 0, 0x3d)},
-    {SG_OP_min_u32, e_bin, ARG(M38, P66, 0, 0x3b)},
-    {SG_OP_max_u32, e_bin, ARG(M38, P66, 0, 0x3f)},
-    {SG_OP_min_s64, e_bin, ARG(M38, P66, 1, 0x39) | WIDE},
-    {SG_OP_max_s64, e_bin, ARG(M38, P66, 1, 0x3d) | WIDE},
-    {SG_OP_min_u64, e_bin, ARG(M38, P66, 1, 0x3b) | WIDE},
-    {SG_OP_max_u64, e_bin, ARG(M38, P66, 1, 0x3f) | WIDE},
-    {SG_OP_abs_s32, e_un, ARG(M38, P66, 0, 0x1e)},
-    {SG_OP_not_b32, e_not, 0},
-    {SG_OP_not_b64, e_not, 1},
-    {SG_OP_neg_s32, e_neg, 0},
-    {SG_OP_neg_s64, e_neg, 1},
-    {SG_OP_shl_b32, e_shift, ARG(M38, P66, 0, 0x47) | SHIFT(LEFT)},
-    {SG_OP_shr_u32, e_shift, ARG(M38, P66, 0, 0x45) | SHIFT(RIGHT)},
-    {SG_OP_shr_s32, e_shift, ARG(M38, P66, 0, 0x46) | SHIFT(ARITH)},
-    {SG_OP_shl_b64, e_shift, ARG(M38, P66, 1, 0x47) | SHIFT(LEFT) | WIDE},
-    {SG_OP_shr_u64, e_shift, ARG(M38, P66, 1, 0x45) | SHIFT(RIGHT) | WIDE},
-    {SG_OP_shr_s64, e_shift, ARG(M38, P66, 1, 0x46) | SHIFT(ARITH) | WIDE},
-    {SG_OP_shl_b16, e_shift16, 1},
-    {SG_OP_shr_u16, e_shift16, 0},
-    {SG_OP_cvt_u32_u16, e_low, 16},
-    {SG_OP_cvt_u16_u16, e_low, 16},
-    {SG_OP_cvt_u16_u32, e_low, 16},
-    {SG_OP_cvt_u32_s16, e_low, 16 | 256},
-    {SG_OP_cvt_s16_s16, e_low, 16 | 256},
-    {SG_OP_cvt_s16_u16, e_low, 16 | 256},
-    {SG_OP_cvt_s16_u32, e_low, 16 | 256},
-    {SG_OP_cvt_s16_s32, e_low, 16 | 256},
-    {SG_OP_cvt_u32_u8, e_low, 8},
-    {SG_OP_cvt_u16_u8, e_low, 8},
-    {SG_OP_cvt_u8_u32, e_low, 8},
-    {SG_OP_cvt_u8_u16, e_low, 8},
-    {SG_OP_cvt_u32_s8, e_low, 8 | 256},
-    {SG_OP_cvt_s16_s8, e_low, 8 | 256},
-    {SG_OP_cvt_s8_u32, e_low, 8 | 256},
-    {SG_OP_cvt_s8_s32, e_low, 8 | 256},
-    {SG_OP_mad_lo_b32, e_mad, 0},
-    {SG_OP_mad_lo_b64, e_mad, 1},
-    {SG_OP_mul_wide_u32, e_wide, 0},
-    {SG_OP_mul_wide_s32, e_wide, 1},
-    {SG_OP_mad_wide_u32, e_wide, 2},
-    {SG_OP_mad_wide_s32, e_wide, 3},
-    {SG_OP_mul_wide_u16, e_mul_wide16, 0},
-    {SG_OP_mul_wide_s16, e_mul_wide16, 1},
-    {SG_OP_mul_hi_u32, e_mul_hi, 0},
-    {SG_OP_mul_hi_s32, e_mul_hi, 1},
-    {SG_OP_dp4a_s32_s32, e_dp4a, 0},
-    {SG_OP_cvt_u64_u32, e_widen, 0},
-    {SG_OP_cvt_u64_s32, e_widen, 1},
-    {SG_OP_cvt_u32_u64, e_narrow, 0},
-    {SG_OP_cvt_u32_s64, e_narrow, 0},
-    {SG_OP_cvt_sat_u32_u64, e_narrow, 1},
-    {SG_OP_narrow_address, e_narrow_address, 0},
-    {SG_OP_add_sat_u32_u64, e_narrow_address, 1},
-    {SG_OP_mov_unpack_2x32, e_unpack32, 0},
-    {SG_OP_mov_pack_2x32, e_pack32, 0},
-    {SG_OP_mov_unpack_2x16, e_unpack16, 0},
-    {SG_OP_mov_pack_2x16, e_pack16, 0},
-    {SG_OP_add_f32, e_bin, ARG(M0F, PNONE, 0, 0x58) | FIXED},
-    {SG_OP_sub_f32, e_bin, ARG(M0F, PNONE, 0, 0x5c) | FIXED},
-    {SG_OP_mul_f32, e_bin, ARG(M0F, PNONE, 0, 0x59) | FIXED},
-    {SG_OP_div_f32, e_bin, ARG(M0F, PNONE, 0, 0x5e) | FIXED},
-    {SG_OP_sqrt_f32, e_un, ARG(M0F, PNONE, 0, 0x51) | FIXED},
-    {SG_OP_div_f64, e_bin, ARG(M0F, P66, 1, 0x5e) | WIDE | FIXED},
-    {SG_OP_add_f64, e_bin, ARG(M0F, P66, 1, 0x58) | WIDE | FIXED},
-    {SG_OP_sub_f64, e_bin, ARG(M0F, P66, 1, 0x5c) | WIDE | FIXED},
-    {SG_OP_mul_f64, e_bin, ARG(M0F, P66, 1, 0x59) | WIDE | FIXED},
-    {SG_OP_cvt_f32_s32, e_un, ARG(M0F, PNONE, 0, 0x5b) | NO_MODE | FIXED},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE_MODELESS(mov32, e_mov, 0);
+NATIVE_MODELESS(mov64, e_mov, WIDE);
+NATIVE_MODELESS(add_b32, e_bin, ARG(M0F, P66, 0, 0xfe));
+NATIVE_MODELESS(add_b64, e_add64, ARG(M0F, P66, 1, 0xd4) | WIDE);
+NATIVE_MODELESS(sub_b32, e_bin, ARG(M0F, P66, 0, 0xfa));
+NATIVE_MODELESS(sub_b64, e_bin, ARG(M0F, P66, 1, 0xfb) | WIDE);
+NATIVE_MODELESS(mul_lo_b32, e_bin, ARG(M38, P66, 0, 0x40));
+NATIVE_MODELESS(mul_lo_b64, e_bin, ARG(M38, P66, 1, 0x40) | WIDE);
+NATIVE_MODELESS(and_b32, e_and, 0);
+NATIVE_MODELESS(and_b64, e_bin, ARG(M0F, P66, 1, 0xdb) | WIDE);
+NATIVE_MODELESS(or_b32, e_bin, ARG(M0F, P66, 0, 0xeb));
+NATIVE_MODELESS(or_b64, e_bin, ARG(M0F, P66, 1, 0xeb) | WIDE);
+NATIVE_MODELESS(xor_b32, e_bin, ARG(M0F, P66, 0, 0xef));
+NATIVE_MODELESS(xor_b64, e_bin, ARG(M0F, P66, 1, 0xef) | WIDE);
+NATIVE_MODELESS(min_s32, e_bin, ARG(M38, P66, 0, 0x39));
+NATIVE_MODELESS(max_s32, e_bin, ARG(M38, P66, 0, 0x3d));
+NATIVE_MODELESS(min_u32, e_bin, ARG(M38, P66, 0, 0x3b));
+NATIVE_MODELESS(max_u32, e_bin, ARG(M38, P66, 0, 0x3f));
+NATIVE_MODELESS(min_s64, e_bin, ARG(M38, P66, 1, 0x39) | WIDE);
+NATIVE_MODELESS(max_s64, e_bin, ARG(M38, P66, 1, 0x3d) | WIDE);
+NATIVE_MODELESS(min_u64, e_bin, ARG(M38, P66, 1, 0x3b) | WIDE);
+NATIVE_MODELESS(max_u64, e_bin, ARG(M38, P66, 1, 0x3f) | WIDE);
+NATIVE_MODELESS(abs_s32, e_un, ARG(M38, P66, 0, 0x1e));
+NATIVE_MODELESS(not_b32, e_not, 0);
+NATIVE_MODELESS(not_b64, e_not, 1);
+NATIVE_MODELESS(neg_s32, e_neg, 0);
+NATIVE_MODELESS(neg_s64, e_neg, 1);
+NATIVE_MODELESS(shl_b32, e_shift, ARG(M38, P66, 0, 0x47) | SHIFT(LEFT));
+NATIVE_MODELESS(shr_u32, e_shift, ARG(M38, P66, 0, 0x45) | SHIFT(RIGHT));
+NATIVE_MODELESS(shr_s32, e_shift, ARG(M38, P66, 0, 0x46) | SHIFT(ARITH));
+NATIVE_MODELESS(shl_b64, e_shift, ARG(M38, P66, 1, 0x47) | SHIFT(LEFT) | WIDE);
+NATIVE_MODELESS(shr_u64, e_shift, ARG(M38, P66, 1, 0x45) | SHIFT(RIGHT) | WIDE);
+NATIVE_MODELESS(shr_s64, e_shift, ARG(M38, P66, 1, 0x46) | SHIFT(ARITH) | WIDE);
+NATIVE_MODELESS(shl_b16, e_shift16, 1);
+NATIVE_MODELESS(shr_u16, e_shift16, 0);
+NATIVE_MODELESS(low_u16, e_low, 16);
+NATIVE_MODELESS(low_s16, e_low, 16 | 256);
+NATIVE_MODELESS(low_u8, e_low, 8);
+NATIVE_MODELESS(low_s8, e_low, 8 | 256);
+NATIVE_MODELESS(mad_lo_b32, e_mad, 0);
+NATIVE_MODELESS(mad_lo_b64, e_mad, 1);
+NATIVE_MODELESS(mul_wide_u32, e_wide, 0);
+NATIVE_MODELESS(mul_wide_s32, e_wide, 1);
+NATIVE_MODELESS(mad_wide_u32, e_wide, 2);
+NATIVE_MODELESS(mad_wide_s32, e_wide, 3);
+NATIVE_MODELESS(mul_wide_u16, e_mul_wide16, 0);
+NATIVE_MODELESS(mul_wide_s16, e_mul_wide16, 1);
+NATIVE_MODELESS(mul_hi_u32, e_mul_hi, 0);
+NATIVE_MODELESS(mul_hi_s32, e_mul_hi, 1);
+NATIVE_MODELESS(dp4a_s32_s32, e_dp4a, 0);
+NATIVE_MODELESS(cvt_u64_u32, e_widen, 0);
+NATIVE_MODELESS(cvt_u64_s32, e_widen, 1);
+NATIVE_MODELESS(low_u32, e_narrow, 0);
+NATIVE_MODELESS(cvt_sat_u32_u64, e_narrow, 1);
+NATIVE_MODELESS(narrow_address, e_narrow_address, 0);
+NATIVE_MODELESS(add_sat_u32_u64, e_narrow_address, 1);
+NATIVE_MODELESS(mov_unpack_2x32, e_unpack32, 0);
+NATIVE_MODELESS(mov_pack_2x32, e_pack32, 0);
+NATIVE_MODELESS(mov_unpack_2x16, e_unpack16, 0);
+NATIVE_MODELESS(mov_pack_2x16, e_pack16, 0);
+NATIVE_MODELESS(add_f32, e_bin, ARG(M0F, PNONE, 0, 0x58) | FIXED);
+NATIVE_MODELESS(sub_f32, e_bin, ARG(M0F, PNONE, 0, 0x5c) | FIXED);
+NATIVE_MODELESS(mul_f32, e_bin, ARG(M0F, PNONE, 0, 0x59) | FIXED);
+NATIVE_MODELESS(div_f32, e_bin, ARG(M0F, PNONE, 0, 0x5e) | FIXED);
+NATIVE_MODELESS(sqrt_f32, e_un, ARG(M0F, PNONE, 0, 0x51) | FIXED);
+NATIVE_MODELESS(div_f64, e_bin, ARG(M0F, P66, 1, 0x5e) | WIDE | FIXED);
+NATIVE_MODELESS(add_f64, e_bin, ARG(M0F, P66, 1, 0x58) | WIDE | FIXED);
+NATIVE_MODELESS(sub_f64, e_bin, ARG(M0F, P66, 1, 0x5c) | WIDE | FIXED);
+NATIVE_MODELESS(mul_f64, e_bin, ARG(M0F, P66, 1, 0x59) | WIDE | FIXED);
+NATIVE_MODELESS(cvt_f32_s32, e_un, ARG(M0F, PNONE, 0, 0x5b) | NO_MODE | FIXED);
 
 #endif

@@ -304,11 +304,8 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
     return true;
 }
 
-const struct jop sg_jit_ops_approx[] = {
-    {SG_OP_lg2_f32, e_lg2, MODAL},
-    {SG_OP_sin_f32, e_trig, 0 | MODAL},
-    {SG_OP_cos_f32, e_trig, 1 | MODAL},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE(lg2_f32, e_lg2, MODAL);
+NATIVE(sin_f32, e_trig, 0 | MODAL);
+NATIVE(cos_f32, e_trig, 1 | MODAL);
 
 #endif

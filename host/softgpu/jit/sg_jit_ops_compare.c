@@ -357,15 +357,14 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 #define SETP(name, w, op, imm) \
-    { \
-        SG_OP_setp_##name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm) \
-    }
+    NATIVE_MODELESS(setp_##name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm))
 #define SETP_ORDER(t, w, op) \
-    SETP(lt_##t, w, op, 1), SETP(le_##t, w, op, 2), SETP(gt_##t, w, op, 6), SETP(ge_##t, w, op, 5)
+    SETP(lt_##t, w, op, 1); \
+    SETP(le_##t, w, op, 2); \
+    SETP(gt_##t, w, op, 6); \
+    SETP(ge_##t, w, op, 5)
 #define SETP_F(name, imm) \
-    { \
-        SG_OP_setp_##name##_f32, e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
-    }
+    NATIVE_MODELESS(setp_##name##_f32, e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED)
 
 enum { DIV_SIGNED = 1, DIV_REST = 2 };
 
@@ -434,55 +433,52 @@ static bool e_first(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-const struct jop sg_jit_ops_cmp[] = {
-    {SG_OP_div_u32, e_div, 0},
-    {SG_OP_div_s32, e_div, DIV_SIGNED},
-    {SG_OP_rem_u32, e_div, DIV_REST},
-    {SG_OP_rem_s32, e_div, DIV_REST | DIV_SIGNED},
-    {SG_OP_first_b32, e_first, 0},
-    {SG_OP_first_b64, e_first, WIDE},
-    {SG_OP_neg_f32, e_mask, 0},
-    {SG_OP_abs_f32, e_mask, 1},
-    {SG_OP_flush_f32, e_mask, 2},
-    {SG_OP_canon_f32, e_canon, 0 | FIXED},
-    {SG_OP_div_approx_f32, e_div_approx, ARG(M0F, PNONE, 0, 0x5e) | MODAL},
-    {SG_OP_fma_f32, e_fma, ARG(M38, P66, 0, 0xa8) | FIXED},
-    {SG_OP_fma_f64, e_fma, ARG(M38, P66, 1, 0xa8) | WIDE | FIXED},
-    {SG_OP_min_f32, e_minmax, 0 | FIXED},
-    {SG_OP_max_f32, e_minmax, 1 | FIXED},
-    {SG_OP_cvt_f32_f16, e_f16_f32, NO_MODE | FIXED},
-    {SG_OP_setp_eq_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
-    {SG_OP_setp_ne_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
-    SETP(eq_b64, 1, 0x1f, 0),
-    SETP(ne_b64, 1, 0x1f, 4),
-    SETP_ORDER(s32, 0, 0x1f),
-    SETP_ORDER(u32, 0, 0x1e),
-    SETP_ORDER(s64, 1, 0x1f),
-    SETP_ORDER(u64, 1, 0x1e),
-    SETP_F(eq, 0x00),
-    SETP_F(ne, 0x0c),
-    SETP_F(lt, 0x11),
-    SETP_F(le, 0x12),
-    SETP_F(gt, 0x1e),
-    SETP_F(ge, 0x1d),
-    SETP_F(equ, 0x08),
-    SETP_F(neu, 0x04),
-    SETP_F(ltu, 0x19),
-    SETP_F(leu, 0x1a),
-    SETP_F(gtu, 0x16),
-    SETP_F(geu, 0x15),
-    SETP_F(num, 0x07),
-    SETP_F(nan, 0x03),
-    {SG_OP_selp_b32, e_selp, 0},
-    {SG_OP_selp_b64, e_selp, 1},
-    {SG_OP_and_pred, e_pred, 0x23},
-    {SG_OP_or_pred, e_pred, 0x0b},
-    {SG_OP_xor_pred, e_pred, 0x33},
-    {SG_OP_not_pred, e_pred, 1},
-    {SG_OP_mov_pred, e_pred, 0},
-    {SG_OP_prmt_b32, e_prmt, 0},
-    {SG_OP_shfl_bfly, e_bfly, 0},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE_MODELESS(div_u32, e_div, 0);
+NATIVE_MODELESS(div_s32, e_div, DIV_SIGNED);
+NATIVE_MODELESS(rem_u32, e_div, DIV_REST);
+NATIVE_MODELESS(rem_s32, e_div, DIV_REST | DIV_SIGNED);
+NATIVE_MODELESS(first_b32, e_first, 0);
+NATIVE_MODELESS(first_b64, e_first, WIDE);
+NATIVE_MODELESS(neg_f32, e_mask, 0);
+NATIVE_MODELESS(abs_f32, e_mask, 1);
+NATIVE_MODELESS(flush_f32, e_mask, 2);
+NATIVE_MODELESS(canon_f32, e_canon, 0 | FIXED);
+NATIVE_MODELESS(div_approx_f32, e_div_approx, ARG(M0F, PNONE, 0, 0x5e) | MODAL);
+NATIVE_MODELESS(fma_f32, e_fma, ARG(M38, P66, 0, 0xa8) | FIXED);
+NATIVE_MODELESS(fma_f64, e_fma, ARG(M38, P66, 1, 0xa8) | WIDE | FIXED);
+NATIVE_MODELESS(min_f32, e_minmax, 0 | FIXED);
+NATIVE_MODELESS(max_f32, e_minmax, 1 | FIXED);
+NATIVE_MODELESS(cvt_f32_f16, e_f16_f32, NO_MODE | FIXED);
+NATIVE_MODELESS(setp_eq_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0));
+NATIVE_MODELESS(setp_ne_b32, e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4));
+SETP(eq_b64, 1, 0x1f, 0);
+SETP(ne_b64, 1, 0x1f, 4);
+SETP_ORDER(s32, 0, 0x1f);
+SETP_ORDER(u32, 0, 0x1e);
+SETP_ORDER(s64, 1, 0x1f);
+SETP_ORDER(u64, 1, 0x1e);
+SETP_F(eq, 0x00);
+SETP_F(ne, 0x0c);
+SETP_F(lt, 0x11);
+SETP_F(le, 0x12);
+SETP_F(gt, 0x1e);
+SETP_F(ge, 0x1d);
+SETP_F(equ, 0x08);
+SETP_F(neu, 0x04);
+SETP_F(ltu, 0x19);
+SETP_F(leu, 0x1a);
+SETP_F(gtu, 0x16);
+SETP_F(geu, 0x15);
+SETP_F(num, 0x07);
+SETP_F(nan, 0x03);
+NATIVE_MODELESS(selp_b32, e_selp, 0);
+NATIVE_MODELESS(selp_b64, e_selp, 1);
+NATIVE_MODELESS(and_pred, e_pred, 0x23);
+NATIVE_MODELESS(or_pred, e_pred, 0x0b);
+NATIVE_MODELESS(xor_pred, e_pred, 0x33);
+NATIVE_MODELESS(not_pred, e_pred, 1);
+NATIVE_MODELESS(mov_pred, e_pred, 0);
+NATIVE_MODELESS(prmt_b32, e_prmt, 0);
+NATIVE_MODELESS(shfl_bfly, e_bfly, 0);
 
 #endif

@@ -154,26 +154,23 @@ static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /* To the nearest or towards 0 denormals become 0 of their sign, whether they count or not. */
-const struct jop sg_jit_ops_float[] = {
-    {SG_OP_rcp_f32, e_rcp, FIXED},
-    {SG_OP_rsqrt_f32, e_rcp, 1 | FIXED},
-    {SG_OP_cvt_rni_f32_f32, e_round, 8 | NO_MODE | FIXED},
-    {SG_OP_cvt_rzi_f32_f32, e_round, 11 | NO_MODE | FIXED},
-    {SG_OP_cvt_rmi_f32_f32, e_round, 9 | FIXED},
-    {SG_OP_cvt_rpi_f32_f32, e_round, 10 | FIXED},
-    {SG_OP_cvt_rni_s32_f32, e_to_s32, 8 | NO_MODE | FIXED},
-    {SG_OP_cvt_rzi_s32_f32, e_to_s32, 11 | NO_MODE | FIXED},
-    {SG_OP_cvt_rmi_s32_f32, e_to_s32, 9 | FIXED},
-    {SG_OP_cvt_rpi_s32_f32, e_to_s32, 10 | FIXED},
-    {SG_OP_cvt_rzi_u32_f32, e_to_u32, 0 | NO_MODE | FIXED},
-    {SG_OP_cvt_f32_u8, e_from_small, 8 | NO_MODE | FIXED},
-    {SG_OP_cvt_f32_s8, e_from_small, 8 | 256 | NO_MODE | FIXED},
-    {SG_OP_cvt_f32_u16, e_from_small, 16 | NO_MODE | FIXED},
-    {SG_OP_cvt_f32_s16, e_from_small, 16 | 256 | NO_MODE | FIXED},
-    {SG_OP_cvt_f64_s32, e_wide_from_s32, 0 | NO_MODE | FIXED},
-    {SG_OP_sat_f32, e_sat, FIXED},
-    {SG_OP_copysign_f32, e_copysign, FIXED},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE(rcp_f32, e_rcp, FIXED);
+NATIVE(rsqrt_f32, e_rcp, 1 | FIXED);
+NATIVE(cvt_rni_f32_f32, e_round, 8 | NO_MODE | FIXED);
+NATIVE(cvt_rzi_f32_f32, e_round, 11 | NO_MODE | FIXED);
+NATIVE(cvt_rmi_f32_f32, e_round, 9 | FIXED);
+NATIVE(cvt_rpi_f32_f32, e_round, 10 | FIXED);
+NATIVE(cvt_rni_s32_f32, e_to_s32, 8 | NO_MODE | FIXED);
+NATIVE(cvt_rzi_s32_f32, e_to_s32, 11 | NO_MODE | FIXED);
+NATIVE(cvt_rmi_s32_f32, e_to_s32, 9 | FIXED);
+NATIVE(cvt_rpi_s32_f32, e_to_s32, 10 | FIXED);
+NATIVE(cvt_rzi_u32_f32, e_to_u32, 0 | NO_MODE | FIXED);
+NATIVE(cvt_f32_u8, e_from_small, 8 | NO_MODE | FIXED);
+NATIVE(cvt_f32_s8, e_from_small, 8 | 256 | NO_MODE | FIXED);
+NATIVE(cvt_f32_u16, e_from_small, 16 | NO_MODE | FIXED);
+NATIVE(cvt_f32_s16, e_from_small, 16 | 256 | NO_MODE | FIXED);
+NATIVE(cvt_f64_s32, e_wide_from_s32, 0 | NO_MODE | FIXED);
+NATIVE(sat_f32, e_sat, FIXED);
+NATIVE(copysign_f32, e_copysign, FIXED);
 
 #endif

@@ -498,20 +498,17 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-const struct jop sg_jit_ops_half[] = {
-    {SG_OP_ex2_f32, e_ex2, MODAL},
-    {SG_OP_cvt_f16_f32, e_narrow, 0 | NO_MODE},
-    {SG_OP_cvt_f16x2_f32, e_narrow, 1 | NO_MODE},
-    {SG_OP_cvt_f16_f64, e_narrow_wide, 0 | NO_MODE},
-    {SG_OP_add_f16, e_half, ARG(M0F, PNONE, 0, 0x58)},
-    {SG_OP_sub_f16, e_half, ARG(M0F, PNONE, 0, 0x5c)},
-    {SG_OP_mul_f16, e_half, ARG(M0F, PNONE, 0, 0x59)},
-    {SG_OP_add_f16x2, e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR},
-    {SG_OP_sub_f16x2, e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR},
-    {SG_OP_fma_f16, e_fma_half, 0},
-    {SG_OP_fma_f16x2, e_fma_half, 1},
-    {SG_OP_mul_f16x2, e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE(ex2_f32, e_ex2, MODAL);
+NATIVE(cvt_f16_f32, e_narrow, 0 | NO_MODE);
+NATIVE(cvt_f16x2_f32, e_narrow, 1 | NO_MODE);
+NATIVE(cvt_f16_f64, e_narrow_wide, 0 | NO_MODE);
+NATIVE(add_f16, e_half, ARG(M0F, PNONE, 0, 0x58));
+NATIVE(sub_f16, e_half, ARG(M0F, PNONE, 0, 0x5c));
+NATIVE(mul_f16, e_half, ARG(M0F, PNONE, 0, 0x59));
+NATIVE(add_f16x2, e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR);
+NATIVE(sub_f16x2, e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR);
+NATIVE(fma_f16, e_fma_half, 0);
+NATIVE(fma_f16x2, e_fma_half, 1);
+NATIVE(mul_f16x2, e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR);
 
 #endif

@@ -1,50 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* The native implementations of operations, by their numbers. */
-#include "jit/ops.h"
+/* The native code of each operation, which its row names (exec/table/ids.h). */
+#include "jit/natives.h"
 
 #ifdef SG_JIT
 
-static const struct jop *table[SG_OP_COUNT];
+static const struct jop sg_native_none, sg_native_flow; /* nothing to emit for the operation itself */
+#define sg_native_avx512(name) sg_native_avx512_##name
 
-static void table_add(const struct jop *o)
-{
-    for (; o->op; o++)
-        table[o->op] = o;
-}
+/* A name that no row has gives the warning of a variable that is not used. */
+#define N(name) static char named_##name;
+#define N512(name) static char named_avx512_##name;
+#include "jit/natives.def"
+static char named_none, named_flow;
+#define named_avx512(name) named_avx512_##name
+
+static const struct jop *const table[SG_OP_COUNT] = {
+#define SG_ID(id, name, native) [SG_OP_##id] = sizeof(named_##native) ? &sg_native_##native : NULL,
+#include "exec/table/ids.h"
+};
 
 const struct jop *sg_jit_find(sg_fn fn, bool *pure)
 {
     const struct sg_opdef *row = sg_op_def_of(fn);
-    const struct jop *o = row ? table[row->op] : NULL;
+    const struct jop *o = row ? table[row->op] : &sg_native_none;
 
-    if (pure && o)
+    if (!o->emit)
+        return NULL;
+    if (pure)
         *pure = sg_op_is_pure(row);
     return o;
-}
-
-void sg_jit_find_init(void)
-{
-    table_add(sg_jit_ops_alu);
-    table_add(sg_jit_ops_cmp);
-    table_add(sg_jit_ops_half);
-    table_add(sg_jit_ops_float);
-    table_add(sg_jit_ops_approx);
-    table_add(sg_jit_ops_mem);
-    table_add(sg_jit_ops_shm);
-    table_add(sg_jit_ops_matrix);
-}
-
-bool sg_jit_modeless(const struct jop *o)
-{
-    const struct jop *const tables[] = {sg_jit_ops_alu, sg_jit_ops_cmp};
-
-    if (o->arg & (MODAL | NO_MODE))
-        return false;
-    for (u32 k = 0; k < 2; k++)
-        for (const struct jop *p = tables[k]; p->op; p++)
-            if (p == o)
-                return true;
-    return false;
 }
 
 #endif

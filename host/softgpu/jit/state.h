@@ -162,13 +162,13 @@ bool sg_jit_claim(struct jit *j, size_t bytes);
 #define F_PARTIAL 0x80u
 
 typedef bool (*emit_fn)(struct jit *j, const struct sg_insn *in, u32 arg);
+/* The native code of an operation (jit/natives.h). */
 struct jop {
-    enum sg_op op; /* SG_OP_NONE ends a table */
-    emit_fn emit;  /* false: nothing was emitted, call the handler */
+    emit_fn emit; /* false: nothing was emitted, call the handler */
     u32 arg;
+    bool modeless; /* does not read MXCSR or leave the code */
+    bool avx512;   /* not for AVX2 */
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_float[],
-    sg_jit_ops_approx[], sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
 
 /* Handlers of control-flow instructions; filled by sg_jit_init(). */
 struct jit_ctl {
@@ -182,11 +182,9 @@ static inline bool sg_jit_is_branch(sg_fn fn)
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
 
-void sg_jit_find_init(void); /* once, before the other functions of jit/sg_jit_table.c */
 /* The native implementation of fn. NULL: call the handler. *pure (unless NULL): has no effect
    but its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
-bool sg_jit_modeless(const struct jop *o); /* does not read MXCSR or leave the code */
 
 /* Operand k, in the order of F_D to F_E. */
 static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)

@@ -173,7 +173,7 @@ static void numbers(void)
 {
     static const char *const ids[] = {
         "",
-#define SG_ID(id) #id,
+#define SG_ID(id, name, native) #id,
 #include "exec/table/ids.h"
     };
     uint32_t bad = 0;

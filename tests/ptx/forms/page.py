@@ -3,11 +3,12 @@
 """The page of PTX instructions (docs/instructions.md), of the software GPU's own tables.
 
 page.py SOFTGPU PAGE [--write]: compares PAGE with what the tables of the folder SOFTGPU (host/softgpu) give, or writes it.
-Exit status 1 if they differ.
+Exit status 1 if they differ. The operations come through the C preprocessor (CC, or gcc).
 """
 
 import os
 import re
+import subprocess
 import sys
 
 HEAD = """# PTX instructions of the software GPU
@@ -77,6 +78,58 @@ def families(folder):
     return found
 
 
+NATIVE = """
+## Native code
+
+What instructions become: each operation is a row under `host/softgpu/exec` that names its native code (`host/softgpu/jit/natives.def`), for
+AVX-512 and AVX2, or none. *Compiled*: native code calls the handler where operands or running lanes do not allow more. *With AVX-512*: the
+same, and always the handler with AVX2. *With the blocks*: control flow, which ends or divides the blocks of native code, with the handler
+where that is simpler.
+
+| operations | compiled | with AVX-512 | with the blocks | interpreted |
+|---|---|---|---|---|
+"""
+SOURCE = """#define SG_ID(id, name, native) ROW name | native END
+#include "exec/table/ids.h"
+"""
+
+
+def operations(folder):
+    """(kind, name, native) of each row of an operation."""
+    text = subprocess.run([os.environ.get("CC", "gcc"), "-E", "-xc", "-I", folder, "-"], input=SOURCE, stdout=subprocess.PIPE, check=True,
+                          encoding="utf-8").stdout
+    rows, kind = [], None
+    for line in text.splitlines():
+        if found := re.match(r'# \d+ "([^"]*)"', line):
+            if found.group(1).endswith(".def"):
+                with open(found.group(1), encoding="ascii") as f:
+                    kind = re.search(r"/\* Operations \(exec/table/ops.h\): (.*)\. \*/", f.read()).group(1)
+            continue
+        for name, native in re.findall(r"ROW (.*?) \| (.*?) END", line):
+            rows.append((kind, "".join(re.findall(r'"([^"]*)"', name)), native))
+    return rows
+
+
+def native_class(native):
+    return {"none": 3, "flow": 2}.get(native, 1 if native.startswith("avx512(") else 0)
+
+
+def shortened(names):
+    """Names that differ in the last part only are one: `add` .b32 .b64"""
+    parts = {}
+    for name in names:
+        start, dot, last = name.rpartition(".")
+        parts.setdefault(start if dot else name, []).append(dot + last if dot else "")
+    return ", ".join(" ".join([f"`{start}{ends[0]}`", *(f"`{e or start}`" for e in ends[1:])]) for start, ends in parts.items())
+
+
+def native_code(folder):
+    kinds = {}
+    for kind, name, native in operations(folder):
+        kinds.setdefault(kind, ([], [], [], []))[native_class(native)].append(name)
+    return NATIVE + "".join(f"| {kind} | " + " | ".join(shortened(names) for names in cells) + " |\n" for kind, cells in kinds.items())
+
+
 def page(folder):
     rows, groups = table(folder)
     with open(os.path.join(folder, "ptx", "sg_ptx_opcodes.c"), encoding="utf-8") as f:
@@ -97,7 +150,7 @@ def page(folder):
     out += ", ".join(f"`{n}`" for n in sorted(have - listed)) + ".\n"
     out += "\n## Refused by name\n\nInstructions of PTX ISA 9.0 that no kernel can run here: "
     out += ", ".join(f"`{n}`" for n in sorted(names - have)) + ".\n"
-    return out
+    return out + native_code(folder)
 
 
 def main():

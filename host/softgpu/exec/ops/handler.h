@@ -82,7 +82,7 @@ static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
 
 extern const uint64_t sg_without_sign; /* 0x7fffffff, which a compiler must not know (sg_op_float.c) */
 
-#define OP1(id, name, TD, TA, e) \
+#define OP1(id, name, native, TD, TA, e) \
     HANDLER(id) \
     { \
         const TA *pa_ = SRC(TA, a); \
@@ -92,7 +92,7 @@ extern const uint64_t sg_without_sign; /* 0x7fffffff, which a compiler must not 
               })); \
         return SG_NEXT; \
     }
-#define OP2(id, name, TD, TA, TB, e) \
+#define OP2(id, name, native, TD, TA, TB, e) \
     HANDLER(id) \
     { \
         const TA *pa_ = SRC(TA, a); \
@@ -104,7 +104,7 @@ extern const uint64_t sg_without_sign; /* 0x7fffffff, which a compiler must not 
               })); \
         return SG_NEXT; \
     }
-#define OP3(id, name, TD, TA, TB, TC, e) \
+#define OP3(id, name, native, TD, TA, TB, TC, e) \
     HANDLER(id) \
     { \
         const TA *pa_ = SRC(TA, a); \
@@ -126,7 +126,7 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
 
     *p = (*p & ~w->wmask) | (v & w->wmask);
 }
-#define CMP(id, name, TA, e) \
+#define CMP(id, name, native, TA, e) \
     HANDLER(id) \
     { \
         const TA *pa_ = SRC(TA, a); \

@@ -47,7 +47,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
 #define IS_SHARED(in) (((in)->aux & SG_AUX_ADDR32) != 0)
 
 /* U: the unsigned type stored; B: of the operand; old and b in scope; e: the new value */
-#define ATOM(id, name, U, B, e) \
+#define ATOM(id, name, native, U, B, e) \
     HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
@@ -73,7 +73,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT; \
     }
 
-#define FETCH(id, name, U, fn, op) \
+#define FETCH(id, name, native, U, fn, op) \
     HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
@@ -95,7 +95,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT; \
     }
 
-#define EXCH(id, name, U) \
+#define EXCH(id, name, native, U) \
     HANDLER(id) \
     { \
         const U *pb = SRC(U, b); \
@@ -113,7 +113,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
     }
 
 /* T: memory, R: register */
-#define CAS(id, name, T, R) \
+#define CAS(id, name, native, T, R) \
     HANDLER(id) \
     { \
         const R *pb = SRC(R, b), *pc = SRC(R, c); \
@@ -252,7 +252,7 @@ static inline u32 extreme_half(u32 a, u32 b, bool bf, bool max)
 #define EXTREME2(bf, max) extreme_half(old, b, bf, max) | extreme_half(old >> 16, b >> 16, bf, max) << 16
 
 /* 16-bit values: memory is narrower than the register */
-#define ATOM16(id, name, e) \
+#define ATOM16(id, name, native, e) \
     HANDLER(id) \
     { \
         const u32 *pb = SRC(u32, b); \

@@ -10,7 +10,7 @@
 typedef __int128 wide;
 
 #define SAT(v, lo, hi) ((v) < (wide)(lo) ? (wide)(lo) : (v) > (wide)(hi) ? (wide)(hi) : (v))
-#define CVT_SAT(id, name, DR, lo, hi, SR, ST) \
+#define CVT_SAT(id, name, native, DR, lo, hi, SR, ST) \
     HANDLER(id) \
     { \
         const SR *pa = SRC(SR, a); \
@@ -25,7 +25,7 @@ typedef __int128 wide;
 
 /* ---- float to integer: always clamped; NaN is 0 or the top bit (PTX ISA, cvt) ---- */
 
-#define CVT_INT(id, name, fn, DR, DT, lo, hi, limit, nan, ST) \
+#define CVT_INT(id, name, native, fn, DR, DT, lo, hi, limit, nan, ST) \
     HANDLER(id) \
     { \
         const ST *pa = SRC(ST, a); \
@@ -61,7 +61,7 @@ static inline double nearest_even(double x)
 
 /* ---- float to the same type, rounded to an integer: -0 stays -0 ---- */
 
-#define CVT_FF(id, name, fn, ST) \
+#define CVT_FF(id, name, native, fn, ST) \
     HANDLER(id) \
     { \
         const ST *pa = SRC(ST, a); \

@@ -208,7 +208,7 @@ HANDLER(lg2_f32)
 }
 
 /* One libm call per lane. */
-#define LIBM(id, name, T, e) \
+#define LIBM(id, name, native, T, e) \
     HANDLER(id) \
     { \
         const T *pa = SRC(T, a); \

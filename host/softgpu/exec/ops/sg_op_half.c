@@ -140,7 +140,7 @@ static inline f32 habs(f32 a)
         return SG_NEXT; \
     }
 
-#define HALF(id, name, n, bf, pair, e) HANDLER(id) HALF_BODY(n, bf, pair, e)
+#define HALF(id, name, native, n, bf, pair, e) HANDLER(id) HALF_BODY(n, bf, pair, e)
 
 /*
  * fma of f16 with one rounding left to do: the product of halves is exact in f32, and the sum is
@@ -240,7 +240,7 @@ HANDLER(fma_bf16x2)
 }
 
 /* sign bits only: NaN keeps its bits */
-#define HALF_SIGN(id, name, T, e) \
+#define HALF_SIGN(id, name, native, T, e) \
     HANDLER(id) \
     { \
         const u32 *pa = SRC(u32, a); \
@@ -254,7 +254,7 @@ HANDLER(fma_bf16x2)
         return SG_NEXT; \
     }
 
-#define HALF_CMP(id, name, widen, e) \
+#define HALF_CMP(id, name, native, widen, e) \
     HANDLER(id) \
     { \
         f32 x[SG_LANES], y[SG_LANES]; \

@@ -6,7 +6,7 @@
  */
 #include "exec/ops/address.h"
 
-#define LD_G(id, name, TD, T) \
+#define LD_G(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
@@ -48,7 +48,7 @@
         return SG_NEXT; \
     }
 
-#define ST_G(id, name, TD, T) \
+#define ST_G(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
@@ -81,7 +81,7 @@
     }
 
 /* Vectors: N elements of T, each to its own register. */
-#define LD_GV(id, name, T, N) \
+#define LD_GV(id, name, native, T, N) \
     HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
@@ -104,7 +104,7 @@
         return SG_NEXT; \
     }
 
-#define ST_GV(id, name, T, N) \
+#define ST_GV(id, name, native, T, N) \
     HANDLER(id) \
     { \
         u64 ad[SG_LANES]; \
@@ -127,7 +127,7 @@
 
 /* ---- shared memory ---- */
 
-#define LD_S(id, name, TD, T) \
+#define LD_S(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -170,7 +170,7 @@
         return SG_NEXT; \
     }
 
-#define ST_S(id, name, TD, T) \
+#define ST_S(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -203,7 +203,7 @@
         return SG_NEXT; \
     }
 
-#define LD_SV(id, name, T, N) \
+#define LD_SV(id, name, native, T, N) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -219,7 +219,7 @@
         return SG_NEXT; \
     }
 
-#define ST_SV(id, name, T, N) \
+#define ST_SV(id, name, native, T, N) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -256,7 +256,7 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
 
 #define WORD(i, off) ((u32 *)(void *)(w->local + (u64)((off) >> 2) * (4 * SG_LANES) + (u32)(i)*4))
 
-#define LD_L(id, name, TD, T) \
+#define LD_L(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -275,7 +275,7 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
         return SG_NEXT; \
     }
 
-#define ST_L(id, name, TD, T) \
+#define ST_L(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         u32 ad[SG_LANES]; \
@@ -300,7 +300,7 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
 
 /* ---- kernel parameters at a constant offset, checked by the decoder ---- */
 
-#define LD_P(id, name, TD, T) \
+#define LD_P(id, name, native, TD, T) \
     HANDLER(id) \
     { \
         T v; \

@@ -108,7 +108,7 @@ static inline u32 prmt_mode(u32 a, u32 b, u32 c, int mode)
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /* carry in and out as the low bits of cin and cout; W holds the full result */
-#define CARRY(id, name, T, W, n, e, out, set) \
+#define CARRY(id, name, native, T, W, n, e, out, set) \
     HANDLER(id) \
     { \
         const T *pa = SRC(T, a), *pb = SRC(T, b), *pc = n > 2 ? SRC(T, c) : pa; \
@@ -134,7 +134,7 @@ typedef __int128 s128;
     ((sign) ? (W)(T)(((SW)(ST)a * (SW)(ST)b) >> (8 * sizeof(T))) : (W)(T)((W)(a * b) >> (8 * sizeof(T))))
 
 /* With saturation, which ptxas has for .s32: of the sum, carry included. */
-#define CARRY_SAT(id, name, n, e) \
+#define CARRY_SAT(id, name, native, n, e) \
     HANDLER(id) \
     { \
         const s32 *pa = SRC(s32, a), *pb = SRC(s32, b), *pc = n > 2 ? SRC(s32, c) : pa; \
@@ -199,7 +199,7 @@ static u32 simd_video(u32 a, u32 b, u32 c, enum simd_op op, int bits, s64 flags)
     return flags & SG_SIMD_ADD ? sum : r;
 }
 
-#define SIMD(id, name, op, bits) \
+#define SIMD(id, name, native, op, bits) \
     HANDLER(id) \
     { \
         const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c); \
@@ -288,7 +288,7 @@ HANDLER(mov_unpack_2x8)
 #define EXP64(x) ((x) >> 52 & 2047)
 #define MAN64(x) ((x)&0xfffffffffffffull)
 /* Tests with one operand; the second is ignored. */
-#define TEST(id, name, TA, e) \
+#define TEST(id, name, native, TA, e) \
     HANDLER(id) \
     { \
         const TA *pa_ = SRC(TA, a); \

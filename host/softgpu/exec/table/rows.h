@@ -17,54 +17,56 @@
 #define NO SG_W_NONE
 
 /* fn: the handler, where it is not the operation's own; rule, arg: enum sg_rule. */
-#define ROWF(id, fn, name, rule, arg, ...) {name, fn, {__VA_ARGS__}, rule, arg, SG_OP_##id},
-#define ROWR(id, name, rule, arg, ...) ROWF(id, h_##id, name, rule, arg, __VA_ARGS__)
-#define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
+#define ROWF(id, name, native, fn, rule, arg, ...) {name, fn, {__VA_ARGS__}, rule, arg, SG_OP_##id},
+#define ROWR(id, name, native, rule, arg, ...) ROWF(id, name, native, h_##id, rule, arg, __VA_ARGS__)
+#define ROW(id, name, native, ...) ROWR(id, name, native, SG_R_PLAIN, 0, __VA_ARGS__)
 /* An operation with effects beyond its result: accesses memory, other lanes or the warp (including its
    carry), or faults. The others are pure (sg_op_is_pure()): hoisting may run them ahead of blocks. */
-#define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
+#define ROWE(id, name, native, ...) ROWR(id, name, native, SG_R_EFFECT, 0, __VA_ARGS__)
 
-#define OP1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA))
-#define OP2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB))
-#define OP3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC))
+#define OP1(id, name, native, TD, TA, e) ROW(id, name, native, OUT(TD), IN(TA))
+#define OP2(id, name, native, TD, TA, TB, e) ROW(id, name, native, OUT(TD), IN(TA), IN(TB))
+#define OP3(id, name, native, TD, TA, TB, TC, e) ROW(id, name, native, OUT(TD), IN(TA), IN(TB), IN(TC))
 /* The same, for operations whose result is never a NaN other than PTX's canonical one. */
-#define OP1_CLEAN(id, name, TD, TA, e) ROW(id, name, CLEAN(TD), IN(TA))
-#define OP2_CLEAN(id, name, TD, TA, TB, e) ROW(id, name, CLEAN(TD), IN(TA), IN(TB))
-#define CMP(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA))
-#define TEST(id, name, TA, e) ROW(id, name, OUT_P, IN(TA))
-#define LIBM(id, name, T, e) ROW(id, name, OUT(T), IN(T))
+#define OP1_CLEAN(id, name, native, TD, TA, e) ROW(id, name, native, CLEAN(TD), IN(TA))
+#define OP2_CLEAN(id, name, native, TD, TA, TB, e) ROW(id, name, native, CLEAN(TD), IN(TA), IN(TB))
+#define CMP(id, name, native, TA, e) ROW(id, name, native, OUT_P, IN(TA), IN(TA))
+#define TEST(id, name, native, TA, e) ROW(id, name, native, OUT_P, IN(TA))
+#define LIBM(id, name, native, T, e) ROW(id, name, native, OUT(T), IN(T))
 
 #define SECOND(n, T) (n > 1 ? IN(T) : NO)
 #define THIRD(n, T) (n > 2 ? IN(T) : NO)
-#define HALF(id, name, n, bf, pair, e) ROW(id, name, OUT(u32), IN(u32), SECOND(n, u32), THIRD(n, u32))
-#define HALF_SIGN(id, name, T, e) ROW(id, name, OUT(T), IN(T))
-#define HALF_CMP(id, name, widen, e) ROW(id, name, OUT_P, IN(u32), IN(u32))
-#define CARRY(id, name, T, W, n, e, out, set) ROWE(id, name, OUT(T), IN(T), IN(T), THIRD(n, T))
-#define CARRY_SAT(id, name, n, e) ROWE(id, name, OUT(u32), IN(u32), IN(u32), THIRD(n, u32))
-#define SIMD(id, name, op, bits) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32))
-#define CVT_SAT(id, name, DR, lo, hi, SR, ST) ROW(id, name, OUT(DR), IN(SR))
-#define CVT_INT(id, name, fn, DR, DT, lo, hi, limit, nan, ST) ROW(id, name, OUT(DR), IN(ST))
-#define CVT_FF(id, name, fn, ST) ROW(id, name, OUT(ST), IN(ST))
+#define HALF(id, name, native, n, bf, pair, e) \
+    ROW(id, name, native, OUT(u32), IN(u32), SECOND(n, u32), THIRD(n, u32))
+#define HALF_SIGN(id, name, native, T, e) ROW(id, name, native, OUT(T), IN(T))
+#define HALF_CMP(id, name, native, widen, e) ROW(id, name, native, OUT_P, IN(u32), IN(u32))
+#define CARRY(id, name, native, T, W, n, e, out, set) \
+    ROWE(id, name, native, OUT(T), IN(T), IN(T), THIRD(n, T))
+#define CARRY_SAT(id, name, native, n, e) ROWE(id, name, native, OUT(u32), IN(u32), IN(u32), THIRD(n, u32))
+#define SIMD(id, name, native, op, bits) ROW(id, name, native, OUT(u32), IN(u32), IN(u32), IN(u32))
+#define CVT_SAT(id, name, native, DR, lo, hi, SR, ST) ROW(id, name, native, OUT(DR), IN(SR))
+#define CVT_INT(id, name, native, fn, DR, DT, lo, hi, limit, nan, ST) ROW(id, name, native, OUT(DR), IN(ST))
+#define CVT_FF(id, name, native, fn, ST) ROW(id, name, native, OUT(ST), IN(ST))
 
-#define LD_G(id, name, TD, T) ROWR(id, name, SG_R_LOAD, 0, OUT(TD), IN(u64))
-#define LD_S(id, name, TD, T) ROWR(id, name, SG_R_LOAD, 0, OUT(TD), IN(u32))
-#define LD_L(id, name, TD, T) ROWR(id, name, SG_R_LOAD, 0, OUT(TD), IN(u32))
-#define LD_P(id, name, TD, T) ROWR(id, name, SG_R_LOAD_P, sizeof(T), OUT(TD))
-#define ST_G(id, name, TD, T) ROWR(id, name, SG_R_STORE, 0, IN(TD), IN(u64))
-#define ST_S(id, name, TD, T) ROWR(id, name, SG_R_STORE, 0, IN(TD), IN(u32))
-#define ST_L(id, name, TD, T) ROWR(id, name, SG_R_STORE, 0, IN(TD), IN(u32))
+#define LD_G(id, name, native, TD, T) ROWR(id, name, native, SG_R_LOAD, 0, OUT(TD), IN(u64))
+#define LD_S(id, name, native, TD, T) ROWR(id, name, native, SG_R_LOAD, 0, OUT(TD), IN(u32))
+#define LD_L(id, name, native, TD, T) ROWR(id, name, native, SG_R_LOAD, 0, OUT(TD), IN(u32))
+#define LD_P(id, name, native, TD, T) ROWR(id, name, native, SG_R_LOAD_P, sizeof(T), OUT(TD))
+#define ST_G(id, name, native, TD, T) ROWR(id, name, native, SG_R_STORE, 0, IN(TD), IN(u64))
+#define ST_S(id, name, native, TD, T) ROWR(id, name, native, SG_R_STORE, 0, IN(TD), IN(u32))
+#define ST_L(id, name, native, TD, T) ROWR(id, name, native, SG_R_STORE, 0, IN(TD), IN(u32))
 #define MORE(x, N) (N > 2 ? (x) : NO)
-#define LD_GV(id, name, T, N) \
-    ROWR(id, name, SG_R_LOAD, 0, OUT(T), IN(u64), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N))
-#define LD_SV(id, name, T, N) \
-    ROWR(id, name, SG_R_LOAD, 0, OUT(T), IN(u32), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N))
-#define ST_GV(id, name, T, N) \
-    ROWR(id, name, SG_R_STORE, 0, IN(T), IN(u64), IN(T), MORE(IN(T), N), MORE(IN(T), N))
-#define ST_SV(id, name, T, N) \
-    ROWR(id, name, SG_R_STORE, 0, IN(T), IN(u32), IN(T), MORE(IN(T), N), MORE(IN(T), N))
+#define LD_GV(id, name, native, T, N) \
+    ROWR(id, name, native, SG_R_LOAD, 0, OUT(T), IN(u64), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N))
+#define LD_SV(id, name, native, T, N) \
+    ROWR(id, name, native, SG_R_LOAD, 0, OUT(T), IN(u32), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N))
+#define ST_GV(id, name, native, T, N) \
+    ROWR(id, name, native, SG_R_STORE, 0, IN(T), IN(u64), IN(T), MORE(IN(T), N), MORE(IN(T), N))
+#define ST_SV(id, name, native, T, N) \
+    ROWR(id, name, native, SG_R_STORE, 0, IN(T), IN(u32), IN(T), MORE(IN(T), N), MORE(IN(T), N))
 
-#define ATOM(id, name, U, B, e) ROWE(id, name, OUT(U), ADR, IN(B))
-#define ATOM16(id, name, e) ROWE(id, name, OUT(u32), ADR, IN(u32))
-#define FETCH(id, name, U, fn, op) ROWE(id, name, OUT(U), ADR, IN(U))
-#define EXCH(id, name, U) ROWE(id, name, OUT(U), ADR, IN(U))
-#define CAS(id, name, T, R) ROWE(id, name, OUT(R), ADR, IN(R), IN(R))
+#define ATOM(id, name, native, U, B, e) ROWE(id, name, native, OUT(U), ADR, IN(B))
+#define ATOM16(id, name, native, e) ROWE(id, name, native, OUT(u32), ADR, IN(u32))
+#define FETCH(id, name, native, U, fn, op) ROWE(id, name, native, OUT(U), ADR, IN(U))
+#define EXCH(id, name, native, U) ROWE(id, name, native, OUT(U), ADR, IN(U))
+#define CAS(id, name, native, T, R) ROWE(id, name, native, OUT(R), ADR, IN(R), IN(R))

@@ -7,6 +7,7 @@
  */
 #include "jit/avx2/avx2.h"
 #include "jit/memory/windows.h"
+#include "jit/ops.h"
 
 #ifdef SG_JIT
 
@@ -165,21 +166,18 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-const struct jop sg_jit_ops_mem[] = {
-    {SG_OP_ld_g_b32, sg_jit_load_global, MEM(4, 1)},
-    {SG_OP_ld_g_u16, sg_jit_load_global, MEM(2, 1)},
-    {SG_OP_ld_g_s16, sg_jit_load_global, MEM(2, 1) | SIGN},
-    {SG_OP_ld_g_u8, sg_jit_load_global, MEM(1, 1)},
-    {SG_OP_ld_g_s8, sg_jit_load_global, MEM(1, 1) | SIGN},
-    {SG_OP_ld_g_b64, sg_jit_load_global, MEM(8, 1)},
-    {SG_OP_ld_g_v2_b32, sg_jit_load_global, MEM(4, 2)},
-    {SG_OP_ld_g_v4_b32, sg_jit_load_global, MEM(4, 4)},
-    {SG_OP_st_g_b32, e_st_g, MEM(4, 1) | STORE},
-    {SG_OP_st_g_u16, sg_jit_store_small, MEM(2, 1) | STORE},
-    {SG_OP_st_g_u8, sg_jit_store_small, MEM(1, 1) | STORE},
-    {SG_OP_st_g_v2_b32, e_st_g, MEM(4, 2) | STORE},
-    {SG_OP_st_g_v4_b32, e_st_g, MEM(4, 4) | STORE},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE(ld_g_b32, sg_jit_load_global, MEM(4, 1));
+NATIVE(ld_g_u16, sg_jit_load_global, MEM(2, 1));
+NATIVE(ld_g_s16, sg_jit_load_global, MEM(2, 1) | SIGN);
+NATIVE(ld_g_u8, sg_jit_load_global, MEM(1, 1));
+NATIVE(ld_g_s8, sg_jit_load_global, MEM(1, 1) | SIGN);
+NATIVE(ld_g_b64, sg_jit_load_global, MEM(8, 1));
+NATIVE(ld_g_v2_b32, sg_jit_load_global, MEM(4, 2));
+NATIVE(ld_g_v4_b32, sg_jit_load_global, MEM(4, 4));
+NATIVE(st_g_b32, e_st_g, MEM(4, 1) | STORE);
+NATIVE(st_g_u16, sg_jit_store_small, MEM(2, 1) | STORE);
+NATIVE(st_g_u8, sg_jit_store_small, MEM(1, 1) | STORE);
+NATIVE(st_g_v2_b32, e_st_g, MEM(4, 2) | STORE);
+NATIVE(st_g_v4_b32, e_st_g, MEM(4, 4) | STORE);
 
 #endif

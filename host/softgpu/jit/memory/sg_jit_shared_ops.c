@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Native loads and stores of shared memory, and of parameters; as jit/memory/sg_jit_memory_ops.c. */
 #include "jit/memory/windows.h"
+#include "jit/ops.h"
 
 #ifdef SG_JIT
 
@@ -299,20 +300,17 @@ static bool e_ld_p(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-const struct jop sg_jit_ops_shm[] = {
-    {SG_OP_ld_s_b32, e_ld_s, MEM(4, 1)},
-    {SG_OP_ld_s_u16, e_ld_s, MEM(2, 1)},
-    {SG_OP_ld_s_u8, e_ld_s, MEM(1, 1)},
-    {SG_OP_ld_s_v2_b32, e_ld_s, MEM(4, 2)},
-    {SG_OP_ld_s_v4_b32, e_ld_s, MEM(4, 4)},
-    {SG_OP_st_s_b32, e_st_s, MEM(4, 1) | STORE},
-    {SG_OP_st_s_v2_b32, e_st_s, MEM(4, 2) | STORE},
-    {SG_OP_st_s_v4_b32, e_st_s, MEM(4, 4) | STORE},
-    {SG_OP_st_s_u16, sg_jit_store_small, MEM(2, 1) | STORE | NARROW},
-    {SG_OP_st_s_u8, sg_jit_store_small, MEM(1, 1) | STORE | NARROW},
-    {SG_OP_ld_p_b32, e_ld_p, MEM(4, 1)},
-    {SG_OP_ld_p_b64, e_ld_p, MEM(8, 1)},
-    {SG_OP_NONE, NULL, 0},
-};
+NATIVE(ld_s_b32, e_ld_s, MEM(4, 1));
+NATIVE(ld_s_u16, e_ld_s, MEM(2, 1));
+NATIVE(ld_s_u8, e_ld_s, MEM(1, 1));
+NATIVE(ld_s_v2_b32, e_ld_s, MEM(4, 2));
+NATIVE(ld_s_v4_b32, e_ld_s, MEM(4, 4));
+NATIVE(st_s_b32, e_st_s, MEM(4, 1) | STORE);
+NATIVE(st_s_v2_b32, e_st_s, MEM(4, 2) | STORE);
+NATIVE(st_s_v4_b32, e_st_s, MEM(4, 4) | STORE);
+NATIVE(st_s_u16, sg_jit_store_small, MEM(2, 1) | STORE | NARROW);
+NATIVE(st_s_u8, sg_jit_store_small, MEM(1, 1) | STORE | NARROW);
+NATIVE(ld_p_b32, e_ld_p, MEM(4, 1));
+NATIVE(ld_p_b64, e_ld_p, MEM(8, 1));
 
 #endif
