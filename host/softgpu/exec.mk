@@ -206,6 +206,7 @@ SG_EXEC_TESTS := \
 	ptx/place_test \
 	ptx/hoist/low_bits_test \
 	ptx/scope_test \
+	ptx/selected_test \
 	ptx/size_test \
 	ptx/source_test \
 	ptx/work_test
@@ -253,6 +254,8 @@ $(O)/cluster_avx512_test: $(O)/cluster_test
 	ln -sf cluster_test $@
 $(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test
 	ln -sf ldst_test $@
+$(O)/selected_test: LDFLAGS += -Wl,--wrap=sg_op_row
+$(O)/ptx/selected_test.o: SG_CFLAGS += -DSG_OPERATIONS='"$(SG_EXEC_DIR)/tests-ptx/operations.txt"'
 $(O)/exec/ops/ldst_test.o: SG_CFLAGS += -DSG_SPELLINGS='"$(SG_EXEC_DIR)/tests-ptx/spellings.txt"'
 
 $(O)/nvcc_test: | $(SG_EXEC_TEST_PTX)
