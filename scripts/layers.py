@@ -12,7 +12,6 @@ TABLE (default: layers.txt beside this script) has, for each part, the folders o
     also NAME OBJECT...         objects of sources outside of the part (patterns, relative to OBJECTS) that count as the
                                 floor's; a floor may consist of nothing else
     limit folder N              so many sources in a folder, and so many tests
-    limit lines N               so many lines in a file
 
 Checked of each part:
     floors    every source lies in a floor
@@ -20,7 +19,6 @@ Checked of each part:
     symbols   what an object uses is defined in an object of its own or of a lower floor, and what only one floor may
               define is not defined elsewhere (nm)
     folders   no more sources in a folder than the limit, and no more tests
-    lines     no file is longer than the limit, generated ones aside
 
 Unit tests and proofs (NAME_test.c, NAME_proof.c, their headers) may use all of their part; nothing is built from
 them that others use. What lies in a folder testdata is not looked at. Symbols can only be checked of what is built: without objects, a line says that it was not
@@ -66,7 +64,7 @@ class Part:
 
 
 def read_table(name):
-    parts, limits = [], {"folder": 25, "lines": 600}
+    parts, limits = [], {"folder": 25}
     with open(name, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             words = line.split("#")[0].split()
@@ -104,17 +102,13 @@ def sources_of(top, part):
     return found
 
 
-def check_shape(part, top, sources, limits):
+def check_shape(part, sources, limits):
     count = collections.Counter()
     for path in sources:
         if not path.endswith(".py"):
             if part.floor_of(path) is None:
                 yield path, "is in no floor of the table"
             count[os.path.dirname(path), bool(TEST.search(path))] += 1
-        with open(os.path.join(top, part.folder, path), encoding="utf-8", errors="replace") as f:
-            lines = sum(1 for _ in f)
-        if lines > limits["lines"] and "/generated/" not in path:
-            yield path, f"{lines} lines, at most {limits['lines']}"
     for (folder, tests), n in sorted(count.items()):
         if n > limits["folder"]:
             yield folder or ".", f"{n} {'tests' if tests else 'sources'} in one folder, at most {limits['folder']}"
@@ -256,7 +250,7 @@ def main(args):
         if not sources:
             print(f"{part.folder}: layers: there is no such part")
             breaches += 1
-        found = [*check_shape(part, top, sources, limits), *check_includes(part, top, sources)]
+        found = [*check_shape(part, sources, limits), *check_includes(part, top, sources)]
         missing = not_built(part, top, sources)
         if not missing:
             found += check_symbols(part, top, sources)

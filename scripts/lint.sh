@@ -17,8 +17,7 @@
 #   holds     a member that points to an object says how it is held, where objects name each other: lint_holds.py
 #   names     a static function's name says about what it is: lint_names.py
 #   harden    the software GPU, the broker and the worker are built as scripts/harden.mk says (with --built)
-#   shape     no file of more than 600 lines (generated ones aside), no more than 25 sources in a folder (tests counted
-#             apart), no trailing blanks, no tabs in C outside kernel/
+#   shape     no more than 25 sources in a folder (tests counted apart), no trailing blanks, no tabs in C outside kernel/
 # Prints each breach as FILE: RULE: what; exit status 1 when there is one. --built: what layers.txt names is built,
 # so that its objects can be checked, too; without that a line says what was not.
 
@@ -61,10 +60,6 @@ for file in "${files[@]}"; do
     [ -z "$word" ] || breach "$file" words "$word"
     blank=$(grep -nE '[ 	]+$' "$file" | head -n 1)
     case $file in *.md | *.tsv | *.patch | */generated/*) ;; *) [ -z "$blank" ] || breach "$file" shape "blanks at a line's end: ${blank%%:*}" ;; esac
-    case $file in
-    */generated/* | */Cargo.lock | *.md | *.tsv | *.json | *.def) ;;
-    *) lines=$(wc -l < "$file"); [ "$lines" -le 600 ] || breach "$file" shape "$lines lines" ;;
-    esac
     case $file in
     kernel/*.[ch])
         # checkpatch says so too, but only where the kernel's sources have been fetched
