@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """How much of the calls comes from the description alone.
 
-share.py [HANDLERS ENTRIES SOFTGPU TABLE | --hidden]
-  prints the figures; fails where fewer are generated than the numbers; TABLE: host/softgpu/api/entries.def
+share.py [--check FILE | --raise FILE | --hidden]
+  prints the figures; --check: fails where they are not those of FILE (protocol/share.tsv); --raise: writes them to FILE, unless
+  one would fall
 
 A handler of the worker is wholly generated when the worker has no wrk_do_NAME for it; an entry point of the guest
 when libcuda has no vcu_NAME for it. Neither is, where all that is generated is a call of a function of ours that
@@ -56,6 +57,30 @@ def softgpu_share(d, path):
     return len(rows) + len(shared), whole, len(table.exports(d))
 
 
+def read_least(path):
+    """{name: number} of the recorded figures."""
+    with open(path, encoding='utf-8') as f:
+        return {name: int(n) for name, n in (line.split('\t') for line in f if not line.startswith('#'))}
+
+
+def compare(argv, made):
+    """Exit status of --check and --raise."""
+    option, path = argv
+    least = read_least(path)
+    fallen = [name for name, n in made.items() if n < least.get(name, 0)]
+    if fallen:
+        print(f'error: fewer {", ".join(fallen)} are generated than {path} records', file=sys.stderr)
+        return 1
+    if option == '--check' and made != least:
+        print(f'error: more are generated than {path} records: make -C protocol golden', file=sys.stderr)
+        return 1
+    if option == '--raise' and made != least:
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write('# Generated parts of the calls, which must not fall; written by `make -C protocol golden`.\n')
+            f.writelines(f'{name}\t{n}\n' for name, n in made.items())
+    return 0
+
+
 def main(argv):
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     d = parse.parse(os.path.join(here, 'cuda_calls.def'))
@@ -65,16 +90,15 @@ def main(argv):
     if argv[1:] == ['--hidden']:
         print('\n'.join(f'{x.name}: {function}' for x, _, function in shims))
         return 0
-    made = [sum(c.worker != 'custom' for c in d.calls) - sum(end == 'does' for _, end, _ in shims),
-            sum(x.entry != 'custom' for x in entries) - sum(end == 'answer' for _, end, _ in shims)]
-    least = [int(n) for n in argv[1:4]] or [0, 0, 0]
-    print(f'share: {made[0]} of {len(d.calls)} handlers ({100 * made[0] // len(d.calls)} %), {made[1]} of '
-          f'{len(entries)} entry points ({100 * made[1] // len(entries)} %) are wholly generated')
-    if len(argv) > 4:
-        n, whole, all_ = softgpu_share(d, argv[4])
-        made.append(n)
-        print(f"share: {n} of {all_} entry points of the software GPU ({100 * n // all_} %) are generated, {whole} without a body of their own")
-    return 1 if any(m < n for m, n in zip(made, least)) else 0
+    softgpu_made, whole, all_ = softgpu_share(d, os.path.join(os.path.dirname(here), 'host', 'softgpu', 'api', 'entries.def'))
+    made = {'worker': sum(c.worker != 'custom' for c in d.calls) - sum(end == 'does' for _, end, _ in shims),
+            'guest': sum(x.entry != 'custom' for x in entries) - sum(end == 'answer' for _, end, _ in shims),
+            'software GPU': softgpu_made}
+    print(f"share: {made['worker']} of {len(d.calls)} handlers ({100 * made['worker'] // len(d.calls)} %), {made['guest']} of "
+          f"{len(entries)} entry points ({100 * made['guest'] // len(entries)} %) are wholly generated")
+    print(f'share: {softgpu_made} of {all_} entry points of the software GPU ({100 * softgpu_made // all_} %) are generated, '
+          f'{whole} without a body of their own')
+    return compare(argv[1:], made) if len(argv) == 3 and argv[1] in ('--check', '--raise') else int(len(argv) > 1)
 
 
 if __name__ == '__main__':

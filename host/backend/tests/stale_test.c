@@ -353,6 +353,7 @@ static void test_watch(void **state)
                                                                   : 1};
 
         connect_to(*state, &g);
+        assert_int_equal(CALL(&g, cuEventCreate, .phEvent = handle), 0);
         guest_submit(&g, VGP_vgpEventWatch, 0, &bad, sizeof(bad), NULL, 0);
         assert_true(guest_wait_dead(&g, 60000));
         assert_non_null(strstr(g.s->dead_text, "vgpEventWatch: word"));

@@ -193,6 +193,12 @@ void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, 
 extern unsigned wrk_watches;
 /* Time of the last poll. */
 extern uint64_t wrk_watched_ns;
+/*
+ * Answers a query with `a`; of work that is not complete it stores the completion in `word` of the
+ * window as `sequence`. Ends a watch of another object that uses the word.
+ */
+CUresult wrk_watch_begin(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
+                         struct wrk_answer a);
 /* Polls watches and tells the guest of complete ones. True while any are left. */
 bool wrk_watches_poll(struct wrk_worker *w, uint64_t now);
 /* Before the dispatcher sleeps: ends all watches; the guest has to ask again. */

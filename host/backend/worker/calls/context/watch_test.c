@@ -46,12 +46,11 @@ static int teardown(void **state)
 
 static CUresult watch_in(uint32_t word, uint32_t sequence, CUresult answer)
 {
-    struct vgp_args_vgpEventWatch a = {.event = EVENT, .word = word, .sequence = sequence};
     struct vgp_record rec = {0};
     struct wrk_call c = {.w = &w, .rec = &rec};
 
     on_query = answer;
-    return wrk_do_vgpEventWatch(&c, &a);
+    return wrk_watch_begin(&c, EVENT, word, sequence, wrk_ask_event(&wrk_provider, (CUevent)(void *)&object));
 }
 
 static CUresult watch(CUresult answer)

@@ -64,9 +64,8 @@ void wrk_watches_end(struct wrk_worker *w)
     }
 }
 
-/* Answers the query, and sets a watch if it is not complete. */
-static CUresult watch_begin(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
-                            struct wrk_answer a)
+CUresult wrk_watch_begin(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
+                         struct wrk_answer a)
 {
     struct wrk_worker *w = c->w;
 
@@ -82,24 +81,4 @@ static CUresult watch_begin(struct wrk_call *c, uint64_t handle, uint32_t word, 
     watches[word].until_ns = vgb_now_ns() + WATCH_NS;
     wrk_watches++;
     return a.result;
-}
-
-CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a)
-{
-    CUevent event;
-    CUresult r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
-
-    return watch_begin(c, a->event, a->word, a->sequence,
-                       r == CUDA_SUCCESS ? wrk_ask_event(&wrk_provider, event) : wrk_answer_of(r));
-}
-
-CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a)
-{
-    CUstream stream;
-    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, false, (void **)&stream);
-
-    if (r == CUDA_SUCCESS && !wrk_provider.cuStreamQuery)
-        r = wrk_missing(c, "cuStreamQuery");
-    return watch_begin(c, a->stream, a->word, a->sequence,
-                       r == CUDA_SUCCESS ? wrk_ask_stream(&wrk_provider, stream) : wrk_answer_of(r));
 }
