@@ -15,7 +15,7 @@ HEAD = """# PTX instructions of the software GPU
 
 Written by `tests/ptx/forms/page.py` from `host/softgpu/ptx/forms.def` and `forms_memory.def`, against which instructions are checked and which
 `make check-tests.ptx.forms` holds against NVIDIA's ptxas. An instruction that is valid PTX and not here makes a launch of its kernel fail with
-`CUDA_ERROR_NOT_SUPPORTED`, with its name and line in the log; the module's other kernels run. So do those that `host/softgpu/README.md`
+`CUDA_ERROR_NOT_SUPPORTED`, with its name and line in the log; the module's other kernels run. So do those that `docs/software-gpu.md`
 names as refused although a row here has them.
 
 *Types*: one of each column of alternatives, in this order. *Modifiers*: one of each group; a group in brackets may be missing; *n* stands for
