@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""How fast and how equal a small language model is here: docs/results/llm.md, and rows of `make bench`.
+"""Speed of a small language model, and agreement with ggml's CPU backend: docs/results/llm.md, and rows of `make bench`.
 
   measure.py table --build DIR --cuda DIR --out FILE [--rounds N] [--tokens N] [--size SIZE]
   measure.py bench --build DIR --cuda DIR [--quick] [--cpu-time] [--json FILE]
@@ -205,45 +205,52 @@ def package_version(place):
 
 HEAD = """# A language model on the software GPU
 
-Written by `make -C tests/apps/llm table`. %(stamp)s, %(processors)d processors (%(cpu)s), load averages %(load0)s before and
-%(load1)s after: above about 1 before the start, other programs had a part of the processors, and the rates are lower bounds.
-Best of %(rounds)d interleaved rounds; the guest ran once.
+Written by `make -C tests/apps/llm table`.
+%(stamp)s, %(processors)d processors (%(cpu)s), load averages %(load0)s before
+and %(load1)s after. With a load above about 1 before the start, other programs used part of the
+processors, and the rates are lower bounds. Best of %(rounds)d interleaved rounds; the guest ran once.
 
-* **Client**: `llm_eval` with the libraries of node-llama-cpp %(npm)s as npm distributes them (its CUDA backend, CUDA graphs and the
-  VMM pool on) and NVIDIA's libcudart and libcublas; all layers on the GPU, flash attention on, greedy.
-* **Model**: llama architecture, size `%(size)s` of `gguf_make` (seeded weights, the tokenizer of llama.cpp's sources).
-* **Prompt**: %(prompt)d tokens (`tests/apps/llm/prompt.md`); then %(tokens)d tokens.
-* **Reference**: ggml's CPU backend of the package without CUDA. The GPU's runs follow its tokens; the logits of all tokens are
-  compared. `tokens`: are the greatest logits the same ones?
+* **Client**: `llm_eval` with the libraries of node-llama-cpp %(npm)s as distributed by npm (its CUDA
+  backend, CUDA graphs and the VMM pool enabled) and NVIDIA's libcudart and libcublas; all layers on
+  the GPU, flash attention enabled, greedy sampling.
+* **Model**: llama architecture, size `%(size)s` of `gguf_make` (seeded weights, the tokenizer of
+  llama.cpp's sources).
+* **Prompt**: %(prompt)d tokens (`tests/apps/llm/prompt.md`), followed by %(tokens)d generated tokens.
+* **Reference**: ggml's CPU backend of the package without CUDA. The runs on the GPU are given its
+  tokens, and the logits of all tokens are compared. `tokens`: whether the highest logits agree.
 
-## How equal
+## Agreement with the CPU backend
 
 | weights | file, MB | where | largest difference of a logit | normalised mean square error (limit 5e-4) | tokens |
 |---|---:|---|---:|---:|---|
 """
 
 SPEED = """
-## How fast, tokens/s
+## Speed, tokens/s
 
 | weights | socket: decoding | prompt | guest (%(accel)s): decoding | prompt | CPU backend, 1 thread: decoding | prompt | %(n)d threads: decoding | prompt | CPU / socket, decoding | prompt |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """
 
 NOTES = """
-CPU / socket: the better of the two rows of the CPU backend. The aim for decoding is 8 or less: %(verdict)s.
-In the guest the client itself (ggml, libcuda) ran on %(accel_long)s, the tokens were computed by the worker on the host.
+CPU / socket: the better of the CPU backend's two rows. The aim for decoding is 8 or less:
+%(verdict)s.
+In the guest the client (ggml, libcuda) ran on
+%(accel_long)s;
+the worker on the host computed the tokens.
 
-## What goes to the worker, for each token
+## Traffic to the worker per token
 
 | weights | calls of CUDA | graphs launched | records sent | replies waited for (round trips) |
 |---|---:|---:|---:|---:|
 """
 
 END = """
-From `vgpu trace` of 8 and of 40 tokens, the difference divided by 32. The weights are never copied again; a token is one graph
-launch, its inputs and one copy of the logits back. ggml waits after each input and again for its own stream; these waits need no
-answer (`userspace/libcuda/core/wait.h`). The two that are left: one for all inputs, as the graph is in another stream, one for the
-logits. `tests/apps/llm` refuses more.
+From `vgpu trace` of 8 and of 40 tokens: the difference, divided by 32. The weights are copied once.
+A token takes one graph launch, its inputs, and one copy of the logits back. ggml waits after each
+input and again for its own stream; libcuda answers these waits (`userspace/libcuda/core/wait.h`).
+Two round trips remain: one for all inputs, because the graph runs in another stream, and one for
+the logits. The suite `tests/apps/llm` fails with more.
 """
 
 

@@ -10,7 +10,7 @@
     why = $4
     sub(/ after [0-9]+ calls, largest error [^ ]* of what is tolerated/, "", why)
     sub(/^[a-zA-Z]*: /, "", why)
-    sub(/^[0-9]+ calls, largest error [^ ]* of what is tolerated/, "the result is not right", why)
+    sub(/^[0-9]+ calls, largest error [^ ]* of what is tolerated/, "wrong result", why)
     if ($3 == "right") {
         if ($1 == "default")
             detail[$2] = $4
@@ -24,13 +24,16 @@
 END {
     k = split(columns, cc, " ")
     print "# cuBLAS on the software GPU\n"
-    print "Written by `make -C tests/conformance/blas table`: each routine over the socket (`vgpu run`), with several shapes (odd ones too),"
-    print "transposes, factors and strides, against sums in double on the CPU. Right means that every element is within what"
-    print "rounding allows: one rounding of the type in which sums are kept per product, two of the type of the result. " date "."
+    print "Written by `make -C tests/conformance/blas table` on " date "."
+    print "Each routine runs over the socket (`vgpu run`) with several shapes (including odd sizes), transposes,"
+    print "factors and strides. Results are compared with sums in double precision on the CPU. *right*: every"
+    print "element is within the rounding error allowed: one rounding of the accumulation type per product, two"
+    print "of the result's type."
     print ""
-    print "cuBLAS chooses its kernels by the device's compute capability, which it is told separately (`VGPU_SOFT_LIBRARY_CC`,"
-    print "docs/software-gpu.md). The default is 13.0, which no GPU has: then cuBLAS takes what it ships as PTX. For the others it"
-    print "asks for machine code, which this device refuses; the call fails, and nothing is computed."
+    print "cuBLAS selects its kernels by the compute capability of the device, which is reported to it"
+    print "separately (`VGPU_SOFT_LIBRARY_CC`, [software-gpu.md](../software-gpu.md)). The default is 13.0,"
+    print "which no GPU has; cuBLAS then uses the kernels that it ships as PTX. For the other capabilities it"
+    print "requests machine code, which this device refuses: the call fails and computes nothing."
     print ""
     line = "| routine |"
     rule = "|---|"
@@ -50,9 +53,10 @@ END {
     for (i = 1; i <= k; i++)
         line = line " " count[cc[i], "right"] + 0 " |"
     print line " |"
-    print "\nWhere a result is wrong and nothing failed, cuBLASLt passed over the refusal of its first kernel and ran its second"
-    print "(the trace shows the one refused and the other run): a reason not to tell it a capability whose machine code it has."
-    print "\nWhy not right:\n"
+    print ""
+    print "Where a result is wrong and no call failed, cuBLASLt ignored the refusal of its first kernel and ran"
+    print "its second (the trace shows both). Do not report a capability for which cuBLASLt has machine code."
+    print "\nReasons of all other results:\n"
     for (i = 1; i <= m; i++) {
         split(order[i], part, SUBSEP)
         printf "* %s: %s: %s\n", part[1], part[2], reasons[order[i]]

@@ -7,10 +7,11 @@ BEGIN {
         required[order[i]] = 1
     print "# Which PTX the software GPU decodes"
     print ""
-    print "Written by `make census` (tests/ptx/census): every kernel in every fat binary of a library, of every architecture that"
-    print "has PTX there, goes through the front end up to the instructions that the interpreter executes. Decoded means just"
-    print "that; what the instructions compute is tested elsewhere. Spellings are different instruction words, such as"
-    print "`ld.global.nc.v4.u32`. Duplicates of a kernel in several modules count each time. " date "."
+    print "Written by `make census` (tests/ptx/census) on " date ". Every kernel of every"
+    print "fat binary in a library, for every architecture with PTX, is translated by the front end into the"
+    print "interpreter's instructions. *Decoded* means that this succeeded; other tests check what the"
+    print "instructions compute. *Spellings* counts distinct instruction words, such as `ld.global.nc.v4.u32`."
+    print "A kernel that occurs in several modules is counted each time."
     print ""
     header = "| library | PTX for | modules | MB of text | kernels | decoded | | spellings |\n|---|---|---|---|---|---|---|---|"
 }
@@ -54,8 +55,10 @@ END {
     print header
     printf "%s", other
     printf "| sum | | | | %d | %d | %s | |\n", others, odecoded, others ? sprintf("%.1f %%", int(1000 * odecoded / others) / 10) : "-"
-    print "\nThat the PTX of a library decodes does not mean that it is used: most of these libraries choose machine code (SASS) by"
-    print "the device's capability, which this device refuses. Why kernels were not decoded:\n"
+    print ""
+    print "A library whose PTX decodes does not necessarily use it: most of these libraries select machine code"
+    print "(SASS) by the device's capability, which this device refuses. Reasons of kernels not decoded:"
+    print ""
     for (i = 1; i <= m; i++) {
         k = split(reason_order[names[i]], why_list, SUBSEP)
         for (j = 2; j <= k; j++)

@@ -60,10 +60,11 @@ rows()
 {
     echo "# Recorded on the software GPU, replayed on it in other forms"
     echo
-    echo "Written by \`make -C tests/system/replay table\`. A row: all recordings of a program (one for each process of it),"
-    echo "replayed once. Each answer is compared as [replay.md](../replay.md) says; calls without an answer show in"
-    echo "later ones. The cases ipc_* and share_* of conform are left out: they need another process, which a replay"
-    echo "does not have. A process that was killed on purpose leaves a recording that ends there. $("$here/../../../scripts/results.py" stamp)."
+    echo "Written by \`make -C tests/system/replay table\` on $("$here/../../../scripts/results.py" stamp)."
+    echo "A row is one replay of all recordings of a program, one per process. Each answer is compared as"
+    echo "[replay.md](../replay.md) describes; errors of calls without an answer appear in later answers. The"
+    echo "cases ipc_* and share_* of conform are left out because they need a second process, which a replay"
+    echo "does not have. The recording of a process that was killed on purpose ends at that point."
     echo
     echo "| program | replayed | recordings | calls | answers equal | differences | calls without answer | not replayed |"
     echo "|---|---|---|---|---|---|---|---|"
@@ -85,8 +86,9 @@ rows()
         cut -c1-200 "$work/differences"
         echo '```'
         echo
-        echo "Two are expected: a GPU of capability 9.0 grants a kernel more shared memory than the recorded one had; and an"
-        echo "access far outside of any memory meets the block that --move has taken, where it is no error."
+        echo "Two differences are expected. A GPU of capability 9.0 grants a kernel more shared memory than the"
+        echo "recorded one. An access far outside of all memory reaches the block that --move has reserved, where"
+        echo "it is no error."
     else
         echo "None."
     fi
