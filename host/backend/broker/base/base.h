@@ -7,6 +7,7 @@
 #ifndef BRK_BASE_H
 #define BRK_BASE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -339,6 +340,8 @@ void brk_lock_drop(void);
 
 /* ---- brk_thread.c ---- */
 
+/* Starts a joinable thread with all signals blocked and a stack of stack_bytes. 0 or -errno. */
+int brk_thread_create(pthread_t *t, size_t stack_bytes, void *(*fn)(void *), void *arg);
 /* Runs fn() beside the loop, for a system call that may hold it up: in a child process that shares the
  * address space and the descriptors, with a small stack (64 KiB) and all signals blocked. False: no
  * thread. */

@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -85,23 +84,6 @@ static void *hold_lock(void *arg)
     return NULL;
 }
 
-static int start_holder(void)
-{
-    sigset_t all, was;
-    pthread_attr_t at;
-    int r = pthread_attr_init(&at);
-
-    if (r)
-        return -r;
-    pthread_attr_setstacksize(&at, LOCK_STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are handled by the loop */
-    r = pthread_create(&lock.thread, &at, hold_lock, NULL);
-    pthread_sigmask(SIG_SETMASK, &was, NULL);
-    pthread_attr_destroy(&at);
-    return -r;
-}
-
 static void end_holder(void)
 {
     sem_post(&lock.end);
@@ -118,7 +100,7 @@ int brk_lock_take(int fd)
     lock.fd = fd;
     sem_init(&lock.taken, 0, 0);
     sem_init(&lock.end, 0, 0);
-    r = start_holder();
+    r = brk_thread_create(&lock.thread, LOCK_STACK_BYTES, hold_lock, NULL);
     if (r)
         return r;
     while (sem_wait(&lock.taken))

@@ -71,35 +71,36 @@ static void *thread_run(void *arg)
     return NULL;
 }
 
-static bool start_detached(struct job *j)
+int brk_thread_create(pthread_t *t, size_t stack_bytes, void *(*fn)(void *), void *arg)
 {
     sigset_t all, was;
     pthread_attr_t at;
-    pthread_t t;
-    bool ok;
+    int r = pthread_attr_init(&at);
 
-    if (pthread_attr_init(&at))
-        return false;
-    pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&at, STACK_BYTES);
+    if (r)
+        return -r;
+    pthread_attr_setstacksize(&at, stack_bytes);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are handled by the loop */
-    ok = !pthread_create(&t, &at, thread_run, j);
+    r = pthread_create(t, &at, fn, arg);
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     pthread_attr_destroy(&at);
-    return ok;
+    return -r;
 }
 
 bool brk_thread_start(void *(*fn)(void *), void *arg)
 {
     struct job *j = malloc(sizeof(*j));
+    pthread_t t;
 
     if (!j)
         return false;
     *j = (struct job){.fn = fn, .arg = arg, .broker = getpid()};
     __atomic_fetch_add(&under_way, 1, __ATOMIC_SEQ_CST);
-    if (start_detached(j))
+    if (!brk_thread_create(&t, STACK_BYTES, thread_run, j)) {
+        pthread_detach(t);
         return true;
+    }
     __atomic_fetch_sub(&under_way, 1, __ATOMIC_SEQ_CST);
     free(j);
     return false;
