@@ -46,8 +46,8 @@ void ctx_end(CUcontext c);
 CUfunction get_kernel(CUmodule *m, const char *name);
 void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
 
-/* Asserts that body leaves as many live resources as there were. A round may be spoiled by what earlier work lets go late, in
- * threads that nobody waits for: that happens once, while a leak happens in every round. */
+/* Asserts that body leaves as many live resources as there were. Earlier work may release resources late, in detached
+ * threads, and spoil a round; a leak occurs in every round. */
 void books_kept(void (*body)(void *arg), void *arg);
 
 void test_ended_is_current(void **state); /* api/device/context_test.c */

@@ -183,7 +183,7 @@ void sg_exec_prepare(void);
  * context's CU_LIMIT_MALLOC_HEAP_SIZE. The heap of the process grows, and does not shrink once in use.
  */
 void sg_exec_heap_size(uint64_t size);
-/* Bytes that the heap has, or may have from the next allocation on, beyond the default of the limit. */
+/* Bytes of the heap, present or after the next allocation, beyond the limit's default. */
 uint64_t sg_exec_heap_beyond(void);
 void sg_exec_set_threads(unsigned n); /* call before the first launch; 0: number of online CPUs */
 

@@ -137,7 +137,7 @@ bool sg_mem_release_same(uint64_t base, uint64_t id);
 /* The same for a module's variable, of that incarnation of its context. */
 void sg_mem_release_internal(uint64_t base, uint32_t incarnation);
 void sg_mem_release_owned(struct sg_ctx *ctx); /* at the end of a context */
-/* Is told of memory of pools that ends with its context, a change of bytes in use; NULL: there are no pools yet. */
+/* Called with the change of a pool's bytes in use when the end of a context frees memory of it; NULL: no pool exists yet. */
 extern void (*_Atomic sg_mem_pool_account)(uint64_t pool, int64_t delta);
 /* The live allocation around addr. */
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);

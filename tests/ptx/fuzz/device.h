@@ -8,7 +8,7 @@
 
 /* Zeroed memory with a live entry in the checked table; ends the process when there is none. */
 void *fz_alloc(size_t size);
-/* Same, between margins that are not in the table, all filled with a byte. */
+/* fz_alloc() between two margins that the table does not contain; `fill` is the byte in all of it. */
 void *fz_alloc_between(size_t size, size_t margin, uint8_t fill);
 void fz_free_all(void);
 void fz_no_print(void *ctx, const char *text, size_t len);

@@ -6,7 +6,7 @@
  * work put into it since it was last complete is visible to the host:
  *
  *   idle     nothing is outstanding: a wait returns at once
- *   quiet    outstanding are only copies of staged bytes to device memory that nobody but this process
+ *   quiet    outstanding are only copies of staged bytes to device memory that only this process
  *            can reach: while all other streams are idle, a wait of that stream returns at once, and the
  *            library owes the wait
  *   busy     anything else: a wait goes to the worker

@@ -39,8 +39,8 @@ bool brk_loop_once(int timeout_ms);
 void brk_loop_stop(void);
 /*
  * Accepts a connection on the listening socket s: a close-on-exec, non-blocking descriptor; -1:
- * none now. s is paused for a while then: what made it fail (no descriptor, no memory, a socket that
- * was shut down) level-triggered epoll would report again at once.
+ * none now. A failure (no descriptor, no memory, a socket that was shut down) pauses s for a while,
+ * because level-triggered epoll would report it again at once.
  */
 int brk_accept(struct brk_source *s);
 /* Pauses s for the same time. */
@@ -48,11 +48,14 @@ void brk_loop_rest(struct brk_source *s);
 
 /* ---- brk_eventfd.c ---- */
 
-/* Adds 1 to an eventfd that others share, without waiting for room in its counter. By one thread. */
+/* Adds 1 to an eventfd shared with other processes, without waiting for room in its counter. To be
+ * called by a single thread. */
 void brk_eventfd_signal(int fd);
-/* Is this the kernel's name of an open file, in /proc? Asks nobody behind it; name: below 64 bytes. */
+/* True if `name` (less than 64 bytes) is the kernel's name of the open file in /proc. Performs no
+ * operation of the file. */
 bool brk_is_named(int fd, const char *name);
-/* By the kernel's name of it: of other files a look may wait for whoever is behind them. */
+/* Decided by the kernel's name of the file: an operation on a file of another kind could wait for the
+ * process behind it. */
 bool brk_is_eventfd(int fd);
 
 /* ---- brk_peer.c: whose programs may connect ---- */
@@ -354,7 +357,7 @@ void brk_thread_leave(int status);
 struct brk_task {
     void (*run)(struct brk_task *t);  /* beside the loop, as of brk_thread_start() */
     void (*done)(struct brk_task *t); /* in the loop, after run(); may free the task */
-    struct brk_task *next;            /* of those that have returned */
+    struct brk_task *next;            /* list of tasks whose run() has returned */
 };
 /* False: out of descriptors or memory; the next brk_task_start() tries again. */
 bool brk_task_init(void);
@@ -376,7 +379,7 @@ bool brk_foreign_crowded(void);
 /* True if they are so many that clients of other users would soon get none: no connection is accepted, and
  * a client that sends another such descriptor ends. */
 bool brk_foreign_full(void);
-/* True if it is a file in memory, whose close waits for nobody. */
+/* True for a file in memory, whose close waits for no other process. */
 bool brk_foreign_is_memory(int fd);
 
 #endif

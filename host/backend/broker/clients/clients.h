@@ -270,7 +270,7 @@ const char *brk_adjust_promise(uint64_t bytes);
 /* The client whose worker is `pid`, or NULL. */
 struct brk_client *brk_adjust_find(pid_t pid);
 
-/* ---- brk_share.c: what one worker has made and others may open ---- */
+/* ---- brk_share.c: objects of a worker that other workers may open ---- */
 
 /* Handles SHARE_NEW, SHARE_OPEN and SHARE_DROP. False: protocol violation by the worker. */
 bool brk_share_message(struct brk_client *c, const struct vgb_msg *m);

@@ -274,8 +274,8 @@ void wrk_captures_lose(void);
 void wrk_captures_look(void);
 /* True if a capture goes into this graph. */
 bool wrk_capture_into(CUgraph graph);
-/* Called for each capture removed so: its graph has ended with it, unless the client owns the
- * graph. */
+/* Called for each capture that wrk_captures_look() removes. Its graph has ended, unless the client
+ * owns it. */
 extern void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
 /* To be called afterwards, when no context is about to end: drops their graphs and, if no capture
  * is left, the names held by captures. */
@@ -284,7 +284,7 @@ void wrk_captures_settle(struct wrk_worker *w);
  * the guest. */
 bool wrk_plain_attribute(uint32_t id);
 
-/* ---- wrk_context.c: green contexts and what they stand on ---- */
+/* ---- wrk_context.c: green contexts and their primary contexts ---- */
 
 /* A green context. The fields belong to its owner and do not change while it is in the list. */
 struct wrk_green_base {

@@ -124,8 +124,8 @@ struct wrk_graph_mem {
 };
 #define WRK_ANY_DEVICE (-1)
 /*
- * Memory of that device. False: neither g nor a child graph has allocation or free nodes, of whichever device. depth: 0.
- * Where the worker has no memory to look, it is UINT64_MAX.
+ * Memory that g allocates on the device. False: neither g nor a child graph has allocation or free
+ * nodes, for any device. depth: 0. UINT64_MAX if the worker has no memory to examine the graph.
  */
 bool wrk_graph_mem_of(CUgraph g, int device, unsigned depth, struct wrk_graph_mem *out);
 

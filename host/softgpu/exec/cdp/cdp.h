@@ -53,13 +53,13 @@ struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool ke
 /* Stores code, unless it is 0, as the last error of the thread, and returns it. */
 u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code);
 
-/* 0 if the children of a grid may go on after `taken` instructions of the tree, else the error. A running grid checks
-   that itself. */
+/* 0 if the children of a grid may continue after `taken` instructions of the tree, else the error. For use between
+   grids: a running grid checks its limits itself. */
 int sg_cdp_may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken);
 
 /* ---- exec/cdp/sg_cdp_memory.c: copies and memsets ---- */
 
-/* A row counts in *taken as the instructions that would store it. */
+/* Adds to *taken, for each row, the instructions that a kernel would need to store it. */
 int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c,
                       uint64_t *taken);
 
