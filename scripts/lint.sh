@@ -106,14 +106,14 @@ layer kernel/vgpu_drv 'kernel/vgpu_drv/'
 layer qemu-device 'kernel/vgpu_drv/uapi/'
 layer lib 'lib/|protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libcuda 'userspace/libcuda/|lib/|protocol/|kernel/vgpu_drv/uapi/'
-layer userspace/libnvidia-ml 'protocol/|lib/(link|poll)/'
-layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/(hash|link|poll|terminal)/'
-layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|driver|hash|poll|sha256|terminal)/'
-layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/|lib/terminal/'
-layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(hash|sha256)/'
-layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|driver|hash|poll|sha256)/'
+layer userspace/libnvidia-ml 'protocol/|lib/(clock|link|poll)/'
+layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/(clock|hash|link|poll|terminal)/'
+layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|clock|driver|hash|poll|sha256|terminal)/'
+layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/|lib/(clock|terminal)/'
+layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(clock|hash|sha256)/'
+layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(attribute|btree|clock|driver|hash|poll|sha256)/'
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
-layer host/softgpu 'host/softgpu/|lib/(attribute|extsem|driver|btree|hash|poll|bulk)/'
+layer host/softgpu 'host/softgpu/|lib/(attribute|clock|extsem|driver|btree|hash|poll|bulk)/'
 
 # Whether work is complete is asked in one place of the worker, where an error is no end.
 while IFS=: read -r file line _; do

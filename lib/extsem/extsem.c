@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "extsem_drm.h"
+#include "../clock/clock.h"
 
 enum kind {
     EVENT,   /* an eventfd: set when its counter is not 0 */
@@ -289,14 +290,6 @@ int vgp_extsem_signal(struct vgp_extsem *s, uint64_t value)
 
 /* ---- waits ------------------------------------------------------------------------------------- */
 
-static int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* Takes the current value. Another waiter may be faster, so this read must not block. */
 static int take_event(int fd)
 {
@@ -313,11 +306,11 @@ static int take_event(int fd)
 
 static int wait_readable(const struct vgp_extsem *s, int milliseconds)
 {
-    int64_t end = now_ms() + milliseconds;
+    int64_t end = clk_now_ms() + milliseconds;
 
     for (;;) {
         struct pollfd p = {.fd = s->fd, .events = POLLIN};
-        int64_t left = end - now_ms();
+        int64_t left = end - clk_now_ms();
         int n = poll(&p, 1, left > 0 ? (int)left : 0);
 
         if (n < 0 && errno != EINTR)
@@ -330,14 +323,14 @@ static int wait_readable(const struct vgp_extsem *s, int milliseconds)
         } else if (n > 0) {
             return -EIO;
         }
-        if (now_ms() >= end)
+        if (clk_now_ms() >= end)
             return 0;
     }
 }
 
 static int wait_counter(struct vgp_extsem_page *p, uint64_t value, int milliseconds)
 {
-    int64_t end = now_ms() + milliseconds;
+    int64_t end = clk_now_ms() + milliseconds;
 
     for (;;) {
         uint32_t seen = __atomic_load_n(&p->changes, __ATOMIC_SEQ_CST);
@@ -346,7 +339,7 @@ static int wait_counter(struct vgp_extsem_page *p, uint64_t value, int milliseco
 
         if (__atomic_load_n(&p->value, __ATOMIC_SEQ_CST) >= value)
             return 1;
-        left = end - now_ms();
+        left = end - clk_now_ms();
         if (left <= 0)
             return 0;
         ts.tv_sec = left / 1000;

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "extsem_drm.h"
+#include "../clock/clock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -124,13 +125,11 @@ int vgp_extsem_drm_signal(int device, uint32_t handle, bool timeline, uint64_t v
 
 int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value, int milliseconds)
 {
-    struct timespec ts;
     int rc;
 
     if (timeline && value == 0)
         return 1; /* point 0 means something else to the kernel */
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    const int64_t until = ((int64_t)ts.tv_sec * 1000 + milliseconds) * 1000000 + ts.tv_nsec;
+    const int64_t until = (int64_t)clk_now_ns() + (int64_t)milliseconds * CLK_NS_IN_MS;
     rc = timeline ? drm.drmSyncobjTimelineWait(device, &handle, &value, 1, until, WAIT_FLAGS, NULL)
                   : drm.drmSyncobjWait(device, &handle, 1, until, WAIT_FLAGS, NULL);
     rc = negative_errno(rc);

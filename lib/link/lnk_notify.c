@@ -75,7 +75,7 @@ bool lnk_ring_wait_notify(struct lnk_ring *r, int64_t deadline_ns)
 
         if (lnk_ring_notified(r))
             return true;
-        if (lnk_ring_dead(r) != CUDA_SUCCESS || (int64_t)now_ns() >= deadline_ns)
+        if (lnk_ring_dead(r) != CUDA_SUCCESS || (int64_t)clk_now_ns() >= deadline_ns)
             return false;
         lnk_ring_sleep(r, seen, SLEEP_SLICE_NS);
     }

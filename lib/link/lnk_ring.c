@@ -193,7 +193,7 @@ CUresult lnk_ring_dead(struct lnk_ring *r)
 
 void lnk_ring_sleep(struct lnk_ring *r, uint64_t seen, int64_t slice_ns)
 {
-    int rc = r->transport->ops->wait(r->transport, seen, (int64_t)now_ns() + slice_ns);
+    int rc = r->transport->ops->wait(r->transport, seen, (int64_t)clk_now_ns() + slice_ns);
 
     if (rc == -ENODEV) {
         uint32_t reason = load32(&r->shared->dead_reason);
@@ -313,7 +313,7 @@ static CUresult wait_room(struct lnk_ring *r, uint64_t need)
         /* the worker may be waiting for this side to read: not under the lock */
         if (lnk_ring_notified(r))
             return CUDA_ERROR_NOT_READY;
-        if ((tries < 200 || r->poll.forced) && pol_may(&r->poll, now_ns()))
+        if ((tries < 200 || r->poll.forced) && pol_may(&r->poll, clk_now_ns()))
             sched_yield();
         else
             lnk_ring_sleep(r, r->transport->ops->seen(r->transport), SPACE_POLL_NS);
@@ -469,7 +469,7 @@ static bool poll_reply(struct lnk_call *c)
 
     if (reply_there(c))
         return true;
-    start = before = now = now_ns();
+    start = before = now = clk_now_ns();
     if (!pol_may(&r->poll, start))
         return false;
     while (r->spins && now - start < pol_budget(&r->poll)) {
@@ -481,7 +481,7 @@ static bool poll_reply(struct lnk_call *c)
                 return true;
             }
         }
-        now = now_ns();
+        now = clk_now_ns();
         if (pol_lost(&r->poll, before, now))
             return reply_there(c);
         before = now;
@@ -489,7 +489,7 @@ static bool poll_reply(struct lnk_call *c)
     /* Lets the worker run if it shares this processor. */
     for (int i = 0; i < YIELDS && now - start < YIELD_MAX_NS; i++) {
         sched_yield();
-        now = now_ns();
+        now = clk_now_ns();
         if (pol_lost(&r->poll, before, now))
             return reply_there(c);
         if (reply_there(c)) {
@@ -505,11 +505,11 @@ static bool poll_reply(struct lnk_call *c)
 void lnk_ring_pause(struct lnk_ring *r)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    uint64_t before = now_ns();
+    uint64_t before = clk_now_ns();
 
     if (pol_may(&r->poll, before)) {
         sched_yield();
-        pol_lost(&r->poll, before, now_ns());
+        pol_lost(&r->poll, before, clk_now_ns());
     } else {
         nanosleep(&nap, NULL);
     }

@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "trace.h"
+#include "../clock/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,12 +34,7 @@ static int json_fd = -1;
 
 uint64_t lnk_trace_now(void)
 {
-    struct timespec ts;
-
-    if (!lnk_trace_on)
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return lnk_trace_on ? clk_now_ns() : 0;
 }
 
 static int open_trace(const char *pattern)

@@ -29,6 +29,7 @@
 #include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "../../protocol/vgp_ring.h"
 #include "../../protocol/vgp_sock.h"
+#include "../clock/clock.h"
 
 /* A futex does not see the broker hang up: look at the connection this often. */
 #define SLICE_NS 100000000
@@ -211,14 +212,6 @@ static uint64_t sock_seen(struct lnk_transport *t)
     return __atomic_load_n(wake_word(t), __ATOMIC_ACQUIRE);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static bool hung_up(struct lnk_transport *t)
 {
     struct pollfd p = {.fd = t->fd, .events = 0};
@@ -235,7 +228,7 @@ static int sock_wait(struct lnk_transport *t, uint64_t seen, int64_t deadline_ns
         if (__atomic_load_n(wake_word(t), __ATOMIC_ACQUIRE) != (uint32_t)seen)
             return 0;
         if (deadline_ns >= 0) {
-            int64_t left = deadline_ns - now_ns();
+            int64_t left = deadline_ns - (int64_t)clk_now_ns();
 
             if (left <= 0)
                 return hung_up(t) ? -ENODEV : -ETIMEDOUT;

@@ -7,17 +7,10 @@
 
 #include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "ring.h"
+#include "../clock/clock.h"
 
 /* A sleeping thread checks the worker's state at least this often, in case a wake-up is lost. */
 #define SLEEP_SLICE_NS 500000000
-
-static inline uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static inline uint32_t load32(const uint32_t *p)
 {

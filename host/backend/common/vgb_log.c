@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/terminal/terminal.h"
+#include "lib/clock/clock.h"
 
 static int log_fd = 2;
 static enum vgb_log_level log_max = VGB_INFO;
@@ -21,10 +22,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 uint64_t vgb_now_ns(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return clk_now_ns();
 }
 
 void vgb_log_init(int fd, enum vgb_log_level max_level, const char *name)

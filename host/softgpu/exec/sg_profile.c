@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "exec/profile.h"
+#include "lib/clock/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,10 +114,7 @@ uint64_t sg_profile_cpu(void)
 
 uint64_t sg_profile_now(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return clk_now_ns();
 }
 
 /* Writes a line with its name: appended the first time; later only the numbers are updated. */

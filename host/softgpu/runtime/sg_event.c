@@ -5,14 +5,7 @@
 
 #include "runtime/ipc_event.h"
 #include "runtime/runtime.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
+#include "lib/clock/clock.h"
 
 /* An event of any context. For an unknown handle, 400 requires a current context. */
 CUresult sg_event_get(CUevent h, struct sg_event **out)
@@ -162,7 +155,7 @@ static CUresult record_run(struct sg_op *op, struct sg_stream *s)
 
     (void)s;
     if (!(o->event->flags & CU_EVENT_DISABLE_TIMING)) {
-        uint64_t now = now_ns();
+        uint64_t now = clk_now_ns();
 
         pthread_mutex_lock(&o->event->lock);
         if (o->event->record == o->record) {
@@ -200,7 +193,7 @@ static CUresult node_run(struct sg_op *op, struct sg_stream *s)
         return CUDA_SUCCESS; /* waiting was a dependency of the launch */
     pthread_mutex_lock(&e->lock);
     if (e->stream == s && e->seq == atomic_load(&s->completed) + 1) {
-        e->stamp_ns = now_ns();
+        e->stamp_ns = clk_now_ns();
         e->stamp_record = e->record;
     }
     pthread_mutex_unlock(&e->lock);

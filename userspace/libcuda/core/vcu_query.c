@@ -15,6 +15,7 @@
 #include "vgp_guest.h"
 #include "../../../protocol/vgp_facts.h"
 #include "../../../protocol/vgp_guest_rt.h"
+#include "../../../lib/clock/clock.h"
 
 #define PLACES 256u
 /* Time for which "not ready" is returned without a query. Shorter than the worker polls, so that it
@@ -54,14 +55,6 @@ static uint32_t word_of(const struct known *k)
     return (uint32_t)(k - table) % VGP_WATCHES;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* True if queries of objects of that context may be answered in the guest. */
 static bool may_answer(uint64_t context)
 {
@@ -94,7 +87,7 @@ static CUresult look_at_word(struct known *k)
     }
     if (atomic_load_explicit(&vcu_query_evidences, memory_order_acquire) != k->evidence)
         return CUDA_ERROR_UNKNOWN;
-    if ((++k->polls % POLLS == 0 || word == (k->sequence | VGP_WATCH_ASK)) && now_ns() > k->until_ns)
+    if ((++k->polls % POLLS == 0 || word == (k->sequence | VGP_WATCH_ASK)) && clk_now_ns() > k->until_ns)
         return CUDA_ERROR_UNKNOWN;
     return CUDA_ERROR_NOT_READY;
 }
@@ -150,7 +143,7 @@ static CUresult query_ask(uint64_t handle, const struct vcu_wait_latest *latest)
         r = vgp_call_vgpStreamWatch((CUstream)(uintptr_t)handle, word, sequence);
     pthread_mutex_lock(&lock);
     if (k->asked == mine) {
-        k->until_ns = now_ns() + BELIEVE_NS;
+        k->until_ns = clk_now_ns() + BELIEVE_NS;
         if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY)
             k->state = r == CUDA_SUCCESS ? DONE : WATCHED;
         else

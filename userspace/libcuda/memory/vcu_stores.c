@@ -8,6 +8,7 @@
 
 #include "../../../lib/bulk/bulk.h"
 #include "../core/core.h"
+#include "../../../lib/clock/clock.h"
 
 #define MEASURED_MIN (64u << 10) /* the cost of smaller copies is that of their records */
 #define CLASS_FIRST 16           /* copies of 64 KiB, and smaller ones */
@@ -24,14 +25,6 @@ void vcu_stores_init(void)
     const char *value = getenv("VGPU_STREAM_COPIES");
 
     mode = value == NULL ? LEARNT : !strcmp(value, "0") ? NEVER : !strcmp(value, "1") ? ALWAYS : LEARNT;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static uint32_t kinds_of(uint64_t bytes)
@@ -69,7 +62,7 @@ struct vcu_stores vcu_stores_plan(bool to_host, uint64_t bytes, bool timed)
         s.kind = s.timed ? blk_choose(choice_of(to_host, bytes))
                          : blk_choose_unmeasured(choice_of(to_host, bytes));
         pthread_mutex_unlock(&lock);
-        s.start_ns = s.timed ? now_ns() : 0;
+        s.start_ns = s.timed ? clk_now_ns() : 0;
     } else if (mode == ALWAYS) {
         s.kind = kinds_of(bytes) - 1;
     }
@@ -82,7 +75,7 @@ void vcu_stores_end(const struct vcu_stores *s)
     if (!s->timed)
         return;
     pthread_mutex_lock(&lock);
-    blk_learn(choice_of(s->to_host, s->bytes), s->kind, s->bytes, now_ns() - s->start_ns);
+    blk_learn(choice_of(s->to_host, s->bytes), s->kind, s->bytes, clk_now_ns() - s->start_ns);
     pthread_mutex_unlock(&lock);
 }
 

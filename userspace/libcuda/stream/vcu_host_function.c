@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "vgp_guest.h"
+#include "../../../lib/clock/clock.h"
 
 struct callback {
     struct callback *next; /* in its bucket */
@@ -75,10 +76,7 @@ static uint64_t next_cookie;
 
 static int64_t soon_deadline(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000000000ll + ts.tv_nsec + WAIT_NS;
+    return (int64_t)clk_now_ns() + WAIT_NS;
 }
 
 static struct callback **find_locked(uint64_t cookie)

@@ -13,6 +13,7 @@
 
 #include "../../../lib/terminal/terminal.h"
 #include "base/vgpu_cli.h"
+#include "../../../lib/clock/clock.h"
 
 bool vgpu_cli_verbose;
 
@@ -134,10 +135,7 @@ char *vgpu_cli_format(const char *fmt, ...)
 
 int64_t vgpu_cli_now_ms(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return clk_now_ms();
 }
 
 void vgpu_cli_show_tail(const char *path, int lines)

@@ -10,6 +10,7 @@
 
 #include "replay/replay.h"
 #include "base/vgpu_cli.h"
+#include "../../../lib/clock/clock.h"
 
 #define TEXT_MAX (16u << 20)
 #define LATE_MAX 65536u
@@ -94,17 +95,9 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     }
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 static int64_t run_deadline(const struct replay_run *r)
 {
-    return (int64_t)now_ns() + r->options.timeout_ms * 1000000;
+    return (int64_t)clk_now_ns() + r->options.timeout_ms * 1000000;
 }
 
 /* Sleeps once, for a bounded time. False: the deadline has passed or the worker is gone. */
@@ -114,11 +107,11 @@ static bool rest_until(struct replay_run *r, uint64_t seen, int64_t until)
         lnk_ring_drain(&r->ring);
         return true;
     }
-    if ((int64_t)now_ns() >= until || lnk_ring_dead(&r->ring) != CUDA_SUCCESS)
+    if ((int64_t)clk_now_ns() >= until || lnk_ring_dead(&r->ring) != CUDA_SUCCESS)
         return false;
     lnk_ring_sleep(&r->ring, seen, 100000000);
     /* Bounded, and only to let a stuck kernel continue: the result does not depend on it. */
-    if (r->either != NULL && until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
+    if (r->either != NULL && until - (int64_t)clk_now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
         replay_host_apply(r);
     return true;
 }
@@ -313,13 +306,13 @@ static CUresult ask_again(struct replay_run *r, const struct replay_event *e, CU
 
     memcpy(args, c->fixed, sizeof(c->fixed));
     replay_patch(r, e->call->call, (uint8_t *)args);
-    while (res == CUDA_ERROR_NOT_READY && (int64_t)now_ns() < until) {
+    while (res == CUDA_ERROR_NOT_READY && (int64_t)clk_now_ns() < until) {
         const void *payload;
         struct lnk_call again;
         uint32_t size;
 
         sched_yield();
-        if (until - (int64_t)now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
+        if (until - (int64_t)clk_now_ns() < r->options.timeout_ms * 1000000 - STUCK_NS)
             replay_host_apply(r);
         res = send_call(r, &again, e->call, (uint8_t *)args);
         if (res == CUDA_SUCCESS && wait_reply(r, &again))

@@ -20,6 +20,7 @@
 
 #include "base/vgpu_cli.h"
 #include "smi/peer.h"
+#include "../../../lib/clock/clock.h"
 
 #define NAME \
     "vgpu-backend.status." /* + process id, an abstract name (host/backend/broker/clients/brk_status.c) */
@@ -33,21 +34,13 @@
 #define PAIRS_MAX 64     /* maximum per line: more than there are names */
 #define BATCH 256        /* number of sockets queried concurrently */
 
-static long now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /*
  * Returns the time limit of the next batch, ms: half of the remaining time, within [WAIT_LEAST_MS,
  * WAIT_MS].
  */
 static long wait_ms(long end)
 {
-    long ms = (end - now_ms()) / 2;
+    long ms = (end - clk_now_ms()) / 2;
 
     return ms > WAIT_MS ? WAIT_MS : ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : ms;
 }
@@ -463,12 +456,12 @@ static bool batch_is_mute(const struct batch *b)
 
 static void batch_ask(struct smi_status *s, struct batch *b)
 {
-    long begin = now_ms(), until = begin + wait_ms(b->end), left;
+    long begin = clk_now_ms(), until = begin + wait_ms(b->end), left;
     int fds[BATCH];
     size_t n = 0;
 
     do {
-        left = (batch_is_mute(b) ? begin + WAIT_MUTE_MS : until) - now_ms();
+        left = (batch_is_mute(b) ? begin + WAIT_MUTE_MS : until) - clk_now_ms();
     } while (left > 0 && batch_step(s, b, left));
     for (unsigned i = 0; i < b->n; i++) {
         if (b->list[i].fd < 0)
@@ -498,7 +491,7 @@ void smi_status_read(struct smi_status *s, const struct smi_status *before)
     glob_t found;
 
     *s = (struct smi_status){.count = 0};
-    *b = (struct batch){.text = vgpu_cli_alloc(TEXT_MAX), .before = before, .end = now_ms() + WAITS_MS};
+    *b = (struct batch){.text = vgpu_cli_alloc(TEXT_MAX), .before = before, .end = clk_now_ms() + WAITS_MS};
     /*
      * Units of systemd have a network namespace of their own. They come first: no user can add to
      * them.

@@ -74,19 +74,17 @@ static void describe_vm(void)
 {
     struct brk_use sum = brk_totals.gone, u;
     struct brk_pool_figures pool;
-    struct timespec now;
 
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         brk_totals_use(c, &u);
         brk_totals_add(&sum, &u);
     }
-    clock_gettime(CLOCK_MONOTONIC, &now);
     say_use("vm", &sum);
     status_say(
         "vm now-ms %llu gpu-memory %llu vram-used %llu pin-used %llu blob-used %llu paced %u soft %u\n",
-        (unsigned long long)now.tv_sec * 1000u + (unsigned long long)now.tv_nsec / 1000000u,
-        (unsigned long long)brk_opt.gpu_memory, (unsigned long long)brk_vram.used,
-        (unsigned long long)brk_pins.used, (unsigned long long)brk_blobs.used, brk_pace_works(), soft_gpu);
+        (unsigned long long)(vgb_now_ns() / 1000000u), (unsigned long long)brk_opt.gpu_memory,
+        (unsigned long long)brk_vram.used, (unsigned long long)brk_pins.used,
+        (unsigned long long)brk_blobs.used, brk_pace_works(), soft_gpu);
     status_say("vm clients-started %llu clients-refused %llu memory-refused %llu workers-lost %llu\n",
                (unsigned long long)brk_totals.clients, (unsigned long long)brk_totals.clients_refused,
                (unsigned long long)brk_totals.memory_refused, (unsigned long long)brk_totals.workers_lost);

@@ -100,7 +100,6 @@ void wrk_notify_detail(struct wrk_worker *w, const char *text)
  */
 static bool print_may_wait_locked(struct wrk_worker *w)
 {
-    struct timespec t;
     uint64_t now;
 
     if (w->notify_tail - w->print_tail >= w->win.notify_size / 2) {
@@ -109,8 +108,7 @@ static bool print_may_wait_locked(struct wrk_worker *w)
     }
     if (w->print_waited_ms >= PRINT_WAIT_MS)
         return false;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    now = vgb_now_ns();
     if (now - w->print_counted_ns >= MS_NS) {
         w->print_counted_ns = now;
         w->print_waited_ms++;
