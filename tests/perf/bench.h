@@ -69,6 +69,7 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
     X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2) \
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \
+    X(cuStreamDestroy, cuStreamDestroy_v2) \
     X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
     X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
     X(cuStreamWaitEvent, cuStreamWaitEvent) X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2) \
@@ -91,6 +92,9 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \
+    X(cuStreamGetFlags, cuStreamGetFlags) X(cuStreamGetPriority, cuStreamGetPriority) \
+    X(cuStreamGetId, cuStreamGetId) X(cuStreamGetCtx, cuStreamGetCtx) \
+    X(cuStreamGetDevice, cuStreamGetDevice) X(cuStreamCreateWithPriority, cuStreamCreateWithPriority) \
     X(cuCtxGetLimit, cuCtxGetLimit) X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)
 /* clang-format on */
 

@@ -145,6 +145,44 @@ static CUresult limits(void)
     return r ? r : counters.a.cuCtxGetStreamPriorityRange(&least, &greatest);
 }
 
+/* What libraries ask of a stream that they are given. */
+static CUresult stream_facts(void)
+{
+    static CUstream streams[2];
+    unsigned long long id;
+    unsigned flags;
+    int priority;
+    CUcontext ctx;
+    CUdevice device;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!streams[0]) {
+        r = counters.a.cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING);
+        r = r ? r : counters.a.cuStreamCreateWithPriority(&streams[1], CU_STREAM_DEFAULT, -1);
+    }
+    for (int i = 0; i < 2 && !r; i++) {
+        r = counters.a.cuStreamGetFlags(streams[i], &flags);
+        r = r ? r : counters.a.cuStreamGetPriority(streams[i], &priority);
+        r = r ? r : counters.a.cuStreamGetId(streams[i], &id);
+        r = r ? r : counters.a.cuStreamGetCtx(streams[i], &ctx);
+        r = r ? r : counters.a.cuStreamGetDevice(streams[i], &device);
+    }
+    return r;
+}
+
+/* The settings of a new stream are known without a query. */
+static CUresult new_stream(void)
+{
+    unsigned flags;
+    int priority;
+    CUstream s;
+    CUresult r = counters.a.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING);
+
+    r = r ? r : counters.a.cuStreamGetFlags(s, &flags);
+    r = r ? r : counters.a.cuStreamGetPriority(s, &priority);
+    return r ? r : counters.a.cuStreamDestroy(s);
+}
+
 /* Sets the current value again, as programs do before each launch. */
 static CUresult attribute(void)
 {
@@ -228,6 +266,8 @@ int main(int argc, char **argv)
                  {"occupancy", occupancy},
                  {"attribute", attribute},
                  {"limits", limits},
+                 {"stream-facts", stream_facts},
+                 {"new-stream", new_stream},
                  {"pinned-alloc", pinned_alloc},
                  {"pool-buffers", pool_buffers},
                  {"capture", counters_capture},

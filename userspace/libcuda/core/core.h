@@ -229,6 +229,13 @@ static inline unsigned vcu_graph_number(const void *handle)
 void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type);
 /* Attaches data to a live handle; false when it is not live. The table does not own it. */
 bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data);
+/* Two words about an object for the folder that serves it; 0 when the handle is minted, and for one that
+ * is not live. */
+#define VCU_HANDLE_FACTS 2u
+uint64_t vcu_handle_fact(uint64_t handle, enum vgp_handle_type type, unsigned which);
+/* Replaces a word, unless it is no longer `was` or the handle is not live: false. */
+bool vcu_handle_learn(uint64_t handle, enum vgp_handle_type type, unsigned which, uint64_t was,
+                      uint64_t fact);
 /* Calls fn for every live handle of a type, in index order; fn may drop the handle it gets. */
 void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg),
                      void *arg);

@@ -52,6 +52,34 @@ static void test_bad_types(void **state)
     vgp_handle_drop(live);
 }
 
+/* Facts are of one object: they begin at 0, and are not learnt over a change or for a later object. */
+static void test_facts(void **state)
+{
+    uint64_t first = vgp_handle_mint(VGP_H_STREAM), other = vgp_handle_mint(VGP_H_STREAM);
+
+    (void)state;
+    assert_int_equal(vcu_handle_fact(first, VGP_H_STREAM, 0), 0);
+    assert_true(vcu_handle_learn(first, VGP_H_STREAM, 0, 0, 7));
+    assert_false(vcu_handle_learn(first, VGP_H_STREAM, 0, 0, 8));
+    assert_true(vcu_handle_learn(first, VGP_H_STREAM, 1, 0, 9));
+    assert_int_equal(vcu_handle_fact(first, VGP_H_STREAM, 0), 7);
+    assert_int_equal(vcu_handle_fact(first, VGP_H_STREAM, 1), 9);
+    assert_int_equal(vcu_handle_fact(first, VGP_H_EVENT, 0), 0);
+    assert_int_equal(vcu_handle_fact(other, VGP_H_STREAM, 0), 0);
+    vgp_handle_drop(first);
+    assert_int_equal(vcu_handle_fact(first, VGP_H_STREAM, 0), 0);
+    for (int i = 0; i < 200; i++) {
+        uint64_t h = vgp_handle_mint(VGP_H_STREAM);
+
+        assert_int_equal(vcu_handle_fact(h, VGP_H_STREAM, 0), 0);
+        assert_int_equal(vcu_handle_fact(h, VGP_H_STREAM, 1), 0);
+        assert_false(vcu_handle_learn(first, VGP_H_STREAM, 0, 0, 7));
+        assert_int_equal(vcu_handle_fact(h, VGP_H_STREAM, 0), 0);
+        vgp_handle_drop(h);
+    }
+    vgp_handle_drop(other);
+}
+
 static void test_reuse(void **state)
 {
     uint64_t first = vgp_handle_mint(VGP_H_GRAPH);
@@ -149,8 +177,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_bad_types), cmocka_unit_test(test_reuse),
-        cmocka_unit_test(test_data),   cmocka_unit_test(test_limit),     cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_bad_types), cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_reuse),   cmocka_unit_test(test_data),      cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests_name("handle", tests, NULL, NULL);

@@ -17,6 +17,7 @@
 struct entry {
     _Atomic uint64_t handle; /* 0: free */
     _Atomic(void *) data;
+    _Atomic uint64_t facts[VCU_HANDLE_FACTS];
     uint32_t generation;
     uint32_t next_free;
 };
@@ -109,6 +110,8 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
             e->generation = 1;
         handle = VGP_HANDLE(type, e->generation, index);
         atomic_store_explicit(&e->data, data, memory_order_relaxed);
+        for (unsigned i = 0; i < VCU_HANDLE_FACTS; i++)
+            atomic_store_explicit(&e->facts[i], 0, memory_order_relaxed);
         atomic_store_explicit(&e->handle, handle, memory_order_release);
         t->live++;
     }
@@ -180,6 +183,32 @@ bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data)
         return false;
     atomic_store_explicit(&e->data, data, memory_order_release);
     return true;
+}
+
+uint64_t vcu_handle_fact(uint64_t handle, enum vgp_handle_type type, unsigned which)
+{
+    struct entry *e = handle_find(handle, type);
+    uint64_t fact;
+
+    if (e == NULL)
+        return 0;
+    fact = atomic_load_explicit(&e->facts[which], memory_order_acquire);
+    return atomic_load_explicit(&e->handle, memory_order_acquire) == handle ? fact : 0;
+}
+
+bool vcu_handle_learn(uint64_t handle, enum vgp_handle_type type, unsigned which, uint64_t was, uint64_t fact)
+{
+    struct entry *e = handle_find(handle, type);
+    bool same;
+
+    if (e == NULL)
+        return false;
+    pthread_mutex_lock(&tables[type].lock); /* the index may be minted again otherwise */
+    same = handle_find(handle, type) == e && atomic_load(&e->facts[which]) == was;
+    if (same)
+        atomic_store_explicit(&e->facts[which], fact, memory_order_release);
+    pthread_mutex_unlock(&tables[type].lock);
+    return same;
 }
 
 void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg), void *arg)

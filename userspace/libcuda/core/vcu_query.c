@@ -55,8 +55,7 @@ static uint32_t word_of(const struct known *k)
     return (uint32_t)(k - table) % VGP_WATCHES;
 }
 
-/* True if queries of objects of that context may be answered in the guest. */
-static bool may_answer(uint64_t context)
+bool vcu_query_may_answer(uint64_t context)
 {
     const struct vcu_context *c;
 
@@ -153,10 +152,10 @@ static CUresult query_ask(uint64_t handle, const struct vcu_wait_latest *latest)
     return r;
 }
 
-/* The context may have failed since may_answer(), before the worker was done: the worker's reply then has the error. */
+/* The context may have failed since vcu_query_may_answer(), before the worker was done: the worker's reply then has the error. */
 static bool still_unknown(CUresult r, uint64_t context)
 {
-    return r == CUDA_ERROR_UNKNOWN || (r == CUDA_SUCCESS && !may_answer(context));
+    return r == CUDA_ERROR_UNKNOWN || (r == CUDA_SUCCESS && !vcu_query_may_answer(context));
 }
 
 CUresult vcu_event_query(CUevent event)
@@ -167,7 +166,7 @@ CUresult vcu_event_query(CUevent event)
 
     /* The data of an event of other processes is no context. */
     if (atomic_load_explicit(&graphs_record, memory_order_relaxed) ||
-        !may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)))
+        !vcu_query_may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)))
         return vgp_call_cuEventQuery(event);
     r = query_look(handle, &none);
     return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)) ? query_ask(handle, &none) : r;
@@ -180,7 +179,8 @@ CUresult vcu_stream_query_sent(CUstream stream)
     CUresult r;
 
     if (VGP_HANDLE_TYPE(handle) != VGP_H_STREAM || vcu_current_context() == 0 ||
-        vcu_check_context() != CUDA_SUCCESS || !may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)))
+        vcu_check_context() != CUDA_SUCCESS ||
+        !vcu_query_may_answer((uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)))
         return vgp_call_cuStreamQuery(stream);
     latest = vcu_wait_latest(stream);
     r = query_look(handle, &latest);

@@ -85,6 +85,8 @@ struct vcu_wait_latest vcu_wait_latest(CUstream stream);
  * than 1.4, and with VGPU_ANSWER_QUERIES=0.
  */
 CUresult vcu_event_query(CUevent event);
+/* True if queries of objects of that context may be answered in the guest. */
+bool vcu_query_may_answer(uint64_t context);
 /* cuStreamQuery of a stream that is not known to be idle. */
 CUresult vcu_stream_query_sent(CUstream stream);
 /* vcu_submit.c: a record is sent. vcu_query_noted() reads `args` before publication and returns the

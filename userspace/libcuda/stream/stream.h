@@ -59,6 +59,21 @@ CUresult vcu_stream_query(CUstream stream);
 /* cuStreamSynchronize in a live context. */
 CUresult vcu_stream_wait(CUstream stream);
 
+/* ---- vcu_stream_fact.c ---- */
+
+/*
+ * Flags, priority and id of a valid stream, without the worker once they are known: flags and the
+ * default priority since creation, other priorities and the id since the first query. The default
+ * streams, and streams created in a green context, whose flags the driver may complete, are queried.
+ */
+CUresult vcu_stream_flags(CUstream stream, unsigned int *flags);
+CUresult vcu_stream_priority(CUstream stream, int *priority);
+CUresult vcu_stream_id(CUstream stream, unsigned long long *id);
+/* A stream was created in the current context. Always CUDA_SUCCESS. */
+CUresult vcu_stream_created(CUstream stream, unsigned flags, int priority);
+/* The worker has answered a call that changes attributes of the stream; returns its result. */
+CUresult vcu_stream_changed(CUstream stream, CUresult r);
+
 /* ---- vcu_capture.c ---- */
 
 /* Into a new graph, or (graph) behind these dependencies of an existing one. */
