@@ -71,7 +71,8 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \
     X(cuStreamDestroy, cuStreamDestroy_v2) \
     X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
-    X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
+    X(cuEventRecord, cuEventRecord) X(cuEventElapsedTime, cuEventElapsedTime_v2) \
+    X(cuEventSynchronize, cuEventSynchronize) X(cuEventQuery, cuEventQuery) \
     X(cuStreamWaitEvent, cuStreamWaitEvent) X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2) \
     X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2) \
     X(cuLaunchHostFunc, cuLaunchHostFunc) X(cuStreamBeginCapture, cuStreamBeginCapture_v2) \

@@ -183,6 +183,26 @@ static CUresult new_stream(void)
     return r ? r : counters.a.cuStreamDestroy(s);
 }
 
+/* The time of a kernel, measured as in every example: the wait is the one round trip. */
+static CUresult elapsed(void)
+{
+    static CUevent from, to;
+    float milliseconds;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!from) {
+        r = counters.a.cuEventCreate(&from, CU_EVENT_DEFAULT);
+        r = r ? r : counters.a.cuEventCreate(&to, CU_EVENT_DEFAULT);
+    }
+    r = r ? r : counters.a.cuEventRecord(from, NULL);
+    r = r ? r : api_launch(&counters.a, counters.p, 32, 1);
+    r = r ? r : counters.a.cuEventRecord(to, NULL);
+    r = r ? r : counters.a.cuEventSynchronize(to);
+    for (int i = 0; i < 3 && !r; i++)
+        r = counters.a.cuEventElapsedTime(&milliseconds, from, to);
+    return r;
+}
+
 /* Sets the current value again, as programs do before each launch. */
 static CUresult attribute(void)
 {
@@ -266,6 +286,7 @@ int main(int argc, char **argv)
                  {"occupancy", occupancy},
                  {"attribute", attribute},
                  {"limits", limits},
+                 {"elapsed", elapsed},
                  {"stream-facts", stream_facts},
                  {"new-stream", new_stream},
                  {"pinned-alloc", pinned_alloc},

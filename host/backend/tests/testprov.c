@@ -308,6 +308,14 @@ CUresult cuEventSynchronize(CUevent e)
     return fault;
 }
 
+CUresult cuEventElapsedTime_v2(float *ms, CUevent from, CUevent to)
+{
+    if (now_ns() < event_of(from)->at || now_ns() < event_of(to)->at)
+        return CUDA_ERROR_NOT_READY;
+    *ms = (float)((double)(int64_t)(event_of(to)->at - event_of(from)->at) / 1e6);
+    return CUDA_SUCCESS;
+}
+
 static CUdeviceptr slow_memory; /* of LONG_BYTES: freeing it takes long */
 
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n)

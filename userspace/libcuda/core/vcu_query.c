@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queries of events and streams that need no answer of the worker; see wait.h. The results are kept
- * in a table by handle; of two handles with the same place the later is kept. Lock order: the
- * table's lock is taken alone, except for the innermost lock of vcu_wait.c; the ring's lock is not
- * taken under it.
+ * Queries of events and streams, and times between events, that need no answer of the worker; see
+ * wait.h. The results of queries are kept in a table by handle; of two handles with the same place
+ * the later is kept. Lock order: the table's lock is taken alone, except for the innermost lock of
+ * vcu_wait.c; the ring's lock is not taken under it. elapsed_lock is taken alone.
  */
 #include "core.h"
 
@@ -188,6 +188,159 @@ CUresult vcu_stream_query_sent(CUstream stream)
                                                                               : r;
 }
 
+/*
+ * ---- times between events ----
+ *
+ * The answer for two complete events stays the same until one of them is recorded again, so the
+ * latest pairs are kept.
+ */
+#define PAIRS 16u
+
+struct pair {
+    uint64_t start, end; /* handles; 0: no pair */
+    uint64_t changes;    /* number of the latest recording of either event */
+    bool known;          /* `milliseconds` is of the present recordings */
+    bool unused;         /* a wait has brought the answer along, and the program has not asked since */
+    float milliseconds;
+};
+
+static pthread_mutex_t elapsed_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pair pairs[PAIRS];
+static unsigned next_pair;
+static uint64_t recordings;
+static _Atomic bool any_pair; /* false: no recording matters */
+
+static struct pair *pair_find(uint64_t start, uint64_t end)
+{
+    for (unsigned i = 0; i < PAIRS; i++) {
+        if (pairs[i].end == end && pairs[i].start == start)
+            return &pairs[i];
+    }
+    return NULL;
+}
+
+/* Makes the pair if it is new. True: `milliseconds` is the answer; false: ask, then elapsed_learn(). */
+static bool elapsed_look(uint64_t start, uint64_t end, float *milliseconds, uint64_t *changes)
+{
+    struct pair *p;
+    bool known;
+
+    pthread_mutex_lock(&elapsed_lock);
+    p = pair_find(start, end);
+    if (p == NULL) {
+        p = &pairs[next_pair++ % PAIRS];
+        *p = (struct pair){.start = start, .end = end, .changes = ++recordings};
+        atomic_store(&any_pair, true);
+    }
+    p->unused = false;
+    *changes = p->changes;
+    known = p->known;
+    *milliseconds = p->milliseconds;
+    pthread_mutex_unlock(&elapsed_lock);
+    return known;
+}
+
+static void elapsed_learn(uint64_t start, uint64_t end, uint64_t changes, float milliseconds)
+{
+    struct pair *p;
+
+    pthread_mutex_lock(&elapsed_lock);
+    p = pair_find(start, end);
+    if (p != NULL && p->changes == changes) { /* else the answer may be older than a recording */
+        p->known = true;
+        p->milliseconds = milliseconds;
+    }
+    pthread_mutex_unlock(&elapsed_lock);
+}
+
+/* The event with which the program will ask for the time until `end`; 0: none that is worth asking for. */
+static uint64_t elapsed_expected(uint64_t end, uint64_t *changes)
+{
+    uint64_t start = 0;
+
+    if (!atomic_load_explicit(&any_pair, memory_order_relaxed))
+        return 0;
+    pthread_mutex_lock(&elapsed_lock);
+    for (unsigned i = 0; i < PAIRS && start == 0; i++) {
+        struct pair *p = &pairs[i];
+
+        if (p->end != end || p->known)
+            continue;
+        if (p->unused) { /* the latest answer was of no use */
+            *p = (struct pair){0};
+            continue;
+        }
+        p->unused = true;
+        *changes = p->changes;
+        start = p->start;
+    }
+    pthread_mutex_unlock(&elapsed_lock);
+    return start;
+}
+
+static void elapsed_recorded(uint64_t event)
+{
+    if (!atomic_load_explicit(&any_pair, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&elapsed_lock);
+    for (unsigned i = 0; i < PAIRS; i++) {
+        if (pairs[i].start == event || pairs[i].end == event) {
+            pairs[i].known = false;
+            pairs[i].changes = ++recordings;
+        }
+    }
+    pthread_mutex_unlock(&elapsed_lock);
+}
+
+static void elapsed_forget(void)
+{
+    pthread_mutex_lock(&elapsed_lock);
+    memset(pairs, 0, sizeof(pairs));
+    pthread_mutex_unlock(&elapsed_lock);
+}
+
+/* True if answers about the event are known to last: none to learn from the worker, no recording unseen. */
+static bool event_answers(CUevent event)
+{
+    return vcu_query_may_answer((uintptr_t)vcu_handle_data((uintptr_t)event, VGP_H_EVENT)) &&
+           !atomic_load_explicit(&graphs_record, memory_order_relaxed);
+}
+
+CUresult vcu_event_elapsed(float *milliseconds, CUevent start, CUevent end)
+{
+    uint64_t changes;
+    float answer = 0;
+    CUresult r;
+
+    if (!event_answers(start) || !event_answers(end))
+        return vgp_call_cuEventElapsedTime_v2(milliseconds, start, end);
+    if (!elapsed_look((uintptr_t)start, (uintptr_t)end, &answer, &changes)) {
+        r = vgp_call_cuEventElapsedTime_v2(&answer, start, end);
+        if (r != CUDA_SUCCESS)
+            return r;
+        elapsed_learn((uintptr_t)start, (uintptr_t)end, changes, answer);
+    }
+    *milliseconds = answer;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_event_wait(CUevent event)
+{
+    uint64_t changes, start = 0;
+    float milliseconds = 0;
+    int32_t result = CUDA_ERROR_UNKNOWN;
+    CUresult r;
+
+    if (vcu.worker_minor >= 12 && event_answers(event))
+        start = elapsed_expected((uintptr_t)event, &changes);
+    if (start == 0 || !vgp_handle_live(start, VGP_H_EVENT))
+        return vgp_call_cuEventSynchronize(event);
+    r = vgp_call_vgpEventElapse(event, (CUevent)(uintptr_t)start, &result, &milliseconds);
+    if (r == CUDA_SUCCESS && result == CUDA_SUCCESS)
+        elapsed_learn(start, (uintptr_t)event, changes, milliseconds);
+    return r;
+}
+
 /* ---- what changes the answers ---------------------------------------------------------------- */
 
 #define EVERYTHING UINT64_MAX
@@ -221,6 +374,10 @@ void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)
     else if (VGP_HANDLE_TYPE(noted) == VGP_H_EVENT)
         *k = (struct known){.handle = noted, .state = RECORDED, .record = *sent};
     pthread_mutex_unlock(&lock);
+    if (noted == EVERYTHING)
+        elapsed_forget();
+    else
+        elapsed_recorded(noted);
 }
 
 void vcu_query_init(void)

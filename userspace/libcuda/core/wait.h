@@ -89,6 +89,15 @@ CUresult vcu_event_query(CUevent event);
 bool vcu_query_may_answer(uint64_t context);
 /* cuStreamQuery of a stream that is not known to be idle. */
 CUresult vcu_stream_query_sent(CUstream stream);
+/*
+ * cuEventElapsedTime of live events. The provider's answer is returned again until either event is
+ * recorded again. A program that measures repeatedly waits for the second event and then asks: once
+ * it has asked about a pair, cuEventSynchronize of the second event brings the answer along, unless
+ * the previous one was not asked for. Disabled under the same conditions as the queries above.
+ */
+CUresult vcu_event_elapsed(float *milliseconds, CUevent start, CUevent end);
+/* cuEventSynchronize. */
+CUresult vcu_event_wait(CUevent event);
 /* vcu_submit.c: a record is sent. vcu_query_noted() reads `args` before publication and returns the
  * value that vcu_query_sent() needs after it. */
 uint64_t vcu_query_noted(uint16_t call, const void *args);

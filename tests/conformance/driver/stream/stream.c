@@ -53,67 +53,6 @@ CASE(stream_create, CF_CTX)
     OK("flags_default", cuStreamGetFlags(NULL, &flags));
 }
 
-/* Repeated queries, which the library may answer by itself, see each change and touch nothing in an error. */
-CASE(stream_settings, CF_CTX)
-{
-    CUstream s = NULL, t = NULL, late = NULL;
-    CUstreamAttrValue v = {0};
-    unsigned long long id = 0, again = 0, other = 0;
-    unsigned flags = 0xEEEEEEEE;
-    int least = 0, greatest = 0, p = 0x6EEEEEEE;
-
-    NEED(cuCtxGetStreamPriorityRange(&least, &greatest));
-    NEED(cuStreamCreateWithPriority(&s, CU_STREAM_NON_BLOCKING, greatest - 7));
-    NEED(cuStreamCreate(&t, CU_STREAM_DEFAULT));
-    for (int i = 0; i < 3; i++) {
-        p = 0x6EEEEEEE;
-        flags = 0xEEEEEEEE;
-        OK("priority", cuStreamGetPriority(s, &p));
-        cf_true("priority_clamped", p == greatest);
-        OK("flags", cuStreamGetFlags(s, &flags));
-        cf_u64("flags_value", flags, CU_STREAM_NON_BLOCKING);
-        OK("priority_default", cuStreamGetPriority(t, &p));
-        cf_u64("priority_default_value", (uint64_t)p, 0);
-        OK("flags_default", cuStreamGetFlags(t, &flags));
-        cf_u64("flags_default_value", flags, CU_STREAM_DEFAULT);
-        OK("id", cuStreamGetId(s, &id));
-        OK("id_again", cuStreamGetId(s, &again));
-        OK("id_other", cuStreamGetId(t, &other));
-        cf_true("id_same", id == again);
-        cf_true("id_differs", id != other);
-        OK("priority_legacy", cuStreamGetPriority(CU_STREAM_LEGACY, &p));
-        OK("flags_thread", cuStreamGetFlags(CU_STREAM_PER_THREAD, &flags));
-    }
-    v.priority = greatest;
-    OK("set", cuStreamSetAttribute(t, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
-    OK("priority_set", cuStreamGetPriority(t, &p));
-    cf_true("priority_set_value", p == greatest);
-    OK("flags_set", cuStreamGetFlags(t, &flags));
-    cf_u64("flags_set_value", flags, CU_STREAM_DEFAULT);
-    OK("copy", cuStreamCopyAttributes(s, t));
-    v.priority = 0;
-    OK("set_back", cuStreamSetAttribute(t, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
-    OK("copy_back", cuStreamCopyAttributes(s, t));
-    OK("priority_copied", cuStreamGetPriority(s, &p));
-    cf_u64("priority_copied_value", (uint64_t)p, 0);
-    RC("priority_null", cuStreamGetPriority(s, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("flags_null", cuStreamGetFlags(s, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("id_null", cuStreamGetId(s, NULL), CUDA_ERROR_INVALID_VALUE);
-    NEED(cuStreamDestroy(s));
-    p = 0x6EEEEEEE;
-    flags = 0xEEEEEEEE;
-    id = 0xEEEEEEEEEEEEEEEEull;
-    RC("priority_stale", cuStreamGetPriority(s, &p), CUDA_ERROR_INVALID_HANDLE);
-    RC("flags_stale", cuStreamGetFlags(s, &flags), CUDA_ERROR_INVALID_HANDLE);
-    RC("id_stale", cuStreamGetId(s, &id), CUDA_ERROR_INVALID_HANDLE);
-    cf_true("untouched", p == 0x6EEEEEEE && flags == 0xEEEEEEEE && id == 0xEEEEEEEEEEEEEEEEull);
-    OK("create_late", cuStreamCreateWithPriority(&late, CU_STREAM_DEFAULT, greatest));
-    OK("priority_late", cuStreamGetPriority(late, &p));
-    cf_true("priority_late_value", p == greatest);
-    NEED(cuStreamDestroy(late));
-    NEED(cuStreamDestroy(t));
-}
-
 CASE(stream_busy, CF_CTX)
 {
     CUstream s = NULL;

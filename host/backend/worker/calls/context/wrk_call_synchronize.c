@@ -21,11 +21,12 @@ CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cu
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
 }
 
-CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuEventSynchronize *a)
+/* A wait for an event, not started. */
+static CUresult event_wait_new(struct wrk_call *c, uint64_t handle, struct wrk_wait **out)
 {
     struct wrk_wait *wait;
     CUevent event;
-    CUresult r = wrk_handle_get(c, a->hEvent, VGP_H_EVENT, false, (void **)&event);
+    CUresult r = wrk_handle_get(c, handle, VGP_H_EVENT, false, (void **)&event);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -33,10 +34,65 @@ CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuE
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct wrk_handles *t = &c->w->handles;
-    uint64_t owner = wrk_handles_find(t, a->hEvent, VGP_H_EVENT)->owner;
+    uint64_t owner = wrk_handles_find(t, handle, VGP_H_EVENT)->owner;
     struct wrk_handle_entry *ctx = wrk_handles_find(t, owner, VGP_H_CONTEXT);
 
     wrk_wait_borrow(c->w, wait, event, ctx ? ctx->object : NULL);
+    *out = wait;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuEventSynchronize *a)
+{
+    struct wrk_wait *wait;
+    CUresult r = event_wait_new(c, a->hEvent, &wait);
+
+    return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : r;
+}
+
+/* On the dispatcher: either event may have been destroyed meanwhile, or recorded by a capture. */
+static CUresult elapsed_time(struct wrk_worker *w, uint64_t start, uint64_t end, float *milliseconds)
+{
+    const struct wrk_handle_entry *from = wrk_handles_find(&w->handles, start, VGP_H_EVENT);
+    const struct wrk_handle_entry *to = wrk_handles_find(&w->handles, end, VGP_H_EVENT);
+
+    if (!from || !to)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (wrk_captures)
+        return CUDA_ERROR_NOT_READY;
+    return wrk_provider.cuEventElapsedTime_v2(milliseconds, from->object, to->object);
+}
+
+static CUresult land_elapsed(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct vgp_ret_vgpEventElapse *ret = wrk_bounce_result(w, wait->slot);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!ret)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *ret = (struct vgp_ret_vgpEventElapse){0};
+    ret->result = (int32_t)elapsed_time(w, wait->arg[0], wait->arg[1], &ret->milliseconds);
+    wait->buffer = ret;
+    wait->payload = sizeof(*ret);
+    return r;
+}
+
+CUresult wrk_do_vgpEventElapse(struct wrk_call *c, const struct vgp_args_vgpEventElapse *a,
+                               struct vgp_ret_vgpEventElapse *reply)
+{
+    struct wrk_wait *wait;
+    CUresult r;
+
+    (void)reply; /* the wait's comes later */
+    if (!wrk_provider.cuEventElapsedTime_v2)
+        return wrk_missing(c, "cuEventElapsedTime");
+    r = event_wait_new(c, a->hEvent, &wait);
+    if (r != CUDA_SUCCESS)
+        return r;
+    wait->arg[0] = a->start;
+    wait->arg[1] = a->hEvent;
+    wait->land = land_elapsed;
     return wrk_wait_start(c, wait);
 }
 
