@@ -181,7 +181,8 @@ def render(d, headers):
         head = '\n'.join(worker.preamble())
         top, decoders = head.split('#include "vgp_worker.h"\n')
         o = [BANNER + top + '#include "vgp_worker.h"\n' + HEAD + decoders] + declarations(text, known, d)
-        for name in sorted(set(re.findall(r'\b(wrk_\w+)\(', text)) - {'wrk_malformed', 'wrk_where_n', f'wrk_do_{c.name}'} |
+        for name in sorted(set(re.findall(r'\b(wrk_\w+)\(', text)) - {'wrk_malformed', 'wrk_where_n', f'wrk_do_{c.name}'} -
+                           worker.inline_names() |
                            ({'wrk_where_end'} if 'wrk_where_end' in text else set())):
             o += stub(name, *known[name])
         if c.worker == 'custom':

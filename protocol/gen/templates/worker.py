@@ -33,6 +33,12 @@ def rt_names():
         return declared(f.read())
 
 
+def inline_names():
+    """Those of them that the header defines."""
+    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'vgp_worker_rt.h'), encoding='utf-8') as f:
+        return set(re.findall(r'^static inline [\w *]*?\b(\w+)\(', f.read(), re.M))
+
+
 def own_names(d):
     """What steps name in the worker besides that: vgp_worker_steps.h declares it."""
     return sorted({n for text in worker_texts(d) for n in re.findall(r'\bwrk_\w+', re.sub(r'\bstruct \w+|"[^"]*"', '', text))}
