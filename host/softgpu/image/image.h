@@ -3,6 +3,8 @@
 #ifndef SG_IMAGE_H
 #define SG_IMAGE_H
 
+#include <stdlib.h>
+
 #include "base/base.h"
 #include "ptx/ptx.h"
 
@@ -29,7 +31,13 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
 /* Links n images with PTX into one; names[i] is the name of image i in messages. 0, 2 or 218. */
 CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n,
                        struct sg_image *out);
-void sg_image_free(struct sg_image *img);
+static inline void sg_image_free(struct sg_image *img)
+{
+    free(img->text);
+    img->text = NULL;
+    img->len = 0;
+}
+
 /*
  * Checks that a device of capability cc may run this PTX. NVIDIA's driver compiles PTX for the same
  * or a newer capability only: 209 for a container, 218 for text, and a log line that names the

@@ -19,13 +19,6 @@ struct wrapper {
     void *more; /* version 2: array of further fat binaries, ended by NULL */
 };
 
-void sg_image_free(struct sg_image *img)
-{
-    free(img->text);
-    img->text = NULL;
-    img->len = 0;
-}
-
 static CUresult load_cubin(const void *image, size_t max, struct sg_image *out)
 {
     struct sg_elf_info info;
