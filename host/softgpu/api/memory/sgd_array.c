@@ -232,7 +232,7 @@ static CUresult row_check(const CUDA_MEMCPY3D *p)
         CUresult r = row_check(&p); \
         if (r != CUDA_SUCCESS) \
             return r; \
-        return cuMemcpy3DAsync_v2_ptsz(&p, stream); \
+        return cuMemcpy3DAsync_v2(&p, SG_PTSZ(stream)); \
     }
 
 SG_ROW_COPY(cuMemcpyDtoA, (CUarray a, size_t off, CUdeviceptr d, size_t n), d_to_a(a, off, d, n))
