@@ -5,6 +5,8 @@
 
 #include "api/api.h"
 
+#define SG_POOL_MAGIC "sgPOOL01" /* 8 bytes of it, in the descriptor of a pool: sg_share_create_fd() */
+
 struct sg_pool {
     struct sg_obj obj;
     bool is_default;
@@ -32,7 +34,5 @@ struct sg_pool {
 
 /* Creates and registers a pool, with one reference for the caller. NULL: out of memory. */
 struct sg_pool *sg_pool_new(int device, bool is_default, uint64_t max);
-/* Makes a new pool shareable with other processes. Returns false if out of memory. */
-bool sg_pool_share(struct sg_pool *p);
 
 #endif

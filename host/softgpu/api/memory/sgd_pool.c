@@ -276,6 +276,20 @@ static uint64_t pool_limit(uint64_t max)
     return max > UINT64_MAX - POOL_PIECE ? UINT64_MAX : (max + POOL_PIECE - 1) / POOL_PIECE * POOL_PIECE;
 }
 
+/* Makes a new pool shareable. Its own descriptor stands for the pool and has no memory. False: out of memory. */
+static bool pool_share(struct sg_pool *p)
+{
+    struct sg_share_tail tail;
+    int fd = sg_share_create_fd(SG_POOL_MAGIC, 0, p->device, p->token, &tail);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    memcpy(p->id, tail.id, sizeof(p->id));
+    p->shareable = true;
+    return true;
+}
+
 CUresult sgd_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     struct sg_pool *p;
@@ -289,7 +303,7 @@ CUresult sgd_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps
     p = sg_pool_new(poolProps->location.id, false, pool_limit(poolProps->maxSize));
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (poolProps->handleTypes && !sg_pool_share(p)) {
+    if (poolProps->handleTypes && !pool_share(p)) {
         sg_obj_unregister(&p->obj);
         sg_obj_put(&p->obj);
         return CUDA_ERROR_OUT_OF_MEMORY;

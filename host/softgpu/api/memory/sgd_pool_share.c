@@ -7,7 +7,7 @@
 
 #include "api/memory/pool.h"
 
-static const char tail_magic[] = "sgPOOL01", pointer_magic[] = "sgPOOLpt"; /* 8 bytes of each */
+static const char pointer_magic[] = "sgPOOLpt"; /* 8 bytes of it */
 
 /* The data of cuMemPoolExportPointer. */
 struct pointer {
@@ -17,20 +17,6 @@ struct pointer {
     uint8_t id[16]; /* id of the pool */
 };
 _Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as cuda.h says");
-
-/* The pool's own descriptor stands for the pool and has no memory. */
-bool sg_pool_share(struct sg_pool *p)
-{
-    struct sg_share_tail tail;
-    int fd = sg_share_create_fd(tail_magic, 0, p->device, p->token, &tail);
-
-    if (fd < 0)
-        return false;
-    close(fd);
-    memcpy(p->id, tail.id, sizeof(p->id));
-    p->shareable = true;
-    return true;
-}
 
 static CUresult check_fd_type(CUmemAllocationHandleType type)
 {
@@ -71,7 +57,7 @@ CUresult sgd_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *ha
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!sg_share_look(fd, tail_magic, &tail))
+    if (!sg_share_look(fd, SG_POOL_MAGIC, &tail))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "not a pool that was exported");
     p = sg_pool_new(tail.device, false, 0);
     if (!p)
