@@ -68,6 +68,7 @@ SG_EXEC_C := \
 	ptx/sg_ptx_header.c \
 	ptx/hoist/sg_ptx_hoist.c \
 	ptx/hoist/sg_ptx_low_bits.c \
+	ptx/hoist/sg_ptx_hoist_operands.c \
 	ptx/hoist/sg_ptx_uniform.c \
 	ptx/sg_ptx_constant.c \
 	ptx/sg_ptx_initialisers.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* State of hoisting, shared by ptx/hoist/sg_ptx_hoist.c and ptx/hoist/sg_ptx_uniform.c. */
+/* State of hoisting, shared by the files of this folder. */
 #ifndef SG_PTX_HOIST_H
 #define SG_PTX_HOIST_H
 
@@ -18,7 +18,7 @@ enum {
     LOADED,   /* a load whose result is the same in all lanes */
 };
 
-/* Classes of operations: by their rows (sg_op_is_pure()) and by hoist_is_simple() in sg_ptx_hoist.c. */
+/* Classes of operations: by their rows (sg_op_is_pure()) and by hoist_is_simple() in sg_ptx_hoist_operands.c. */
 enum {
     PLAIN = 1, /* has side effects */
     PURE,
@@ -59,10 +59,20 @@ static inline bool sg_hoist_is_vreg(uint32_t op)
     return op < SG_OPND_NONE;
 }
 
+/* Number of units of the value in that slot if it is uniform across lanes; 0: it is not. */
+static inline uint8_t *sg_hoist_flat_at(const struct sg_code *c, uint32_t op)
+{
+    return &c->flat[(op & ~SG_OPND_FIXED) >> 7];
+}
+
+/* ---- operations and operands (ptx/hoist/sg_ptx_hoist_operands.c) ---- */
+
 /* The class of an operation; *rule: its rule for sg_low_bits(). */
 uint8_t sg_hoist_class(sg_fn fn, uint8_t *rule);
 /* The kind of an operand; *flat: uniform across lanes. */
 uint8_t sg_hoist_operand(const struct hoist *h, uint32_t op, bool *flat);
+/* In which bits of an operand lanes can differ in a block of whole rows. wide: a constant has 64 bits. */
+struct sg_low sg_hoist_low_of(const struct hoist *h, uint32_t op, bool wide);
 /*
  * In which bits the result of instruction i can differ. *flat: whether all operands are uniform; set
  * if the result is nevertheless.

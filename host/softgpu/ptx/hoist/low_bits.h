@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In which bits lanes can differ (ptx/hoist/sg_ptx_low_bits.c); for ptx/hoist/sg_ptx_hoist.c. */
+/* In which bits lanes can differ (ptx/hoist/sg_ptx_low_bits.c); for ptx/hoist/sg_ptx_hoist_operands.c. */
 #ifndef SG_PTX_LOW_BITS_H
 #define SG_PTX_LOW_BITS_H
 

@@ -104,7 +104,7 @@ static struct value some_value(void)
     v.low = (struct sg_low){.differ = differ >= v.width ? SG_LOW_ALL : (uint8_t)differ,
                             .zeros = zeros > bits ? SG_LOW_ALL : (uint8_t)zeros,
                             .bits = bits == v.width ? SG_LOW_ALL : (uint8_t)bits};
-    if (constant) { /* as ptx/hoist/sg_ptx_hoist.c describes a constant */
+    if (constant) { /* as ptx/hoist/sg_ptx_hoist_operands.c describes a constant */
         const uint64_t x = v.lane[0];
 
         v.low = (struct sg_low){.known = true,
