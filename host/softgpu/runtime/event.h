@@ -63,7 +63,7 @@ CUevent sg_event_of(struct sg_op *op);
 /* Under the issue lock, for a launch issued as op on s. Returns false if out of memory. */
 bool sg_event_node_record(struct sg_op *node, struct sg_op *op, struct sg_stream *s);
 bool sg_event_node_wait(struct sg_op *node, struct sg_op *op);
-/* See vgp_provider_ext.h; sg_watch.c. */
+/* See vgp_provider_ext.h. */
 bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg);
 
 #endif

@@ -6,7 +6,7 @@
 #include "exec/exec.h"
 #include "memory/memory.h"
 
-/* ---- contexts (runtime/sg_context.c) ---- */
+/* ---- contexts (runtime/sg_context.c, runtime/sg_current.c) ---- */
 
 #define SG_NLIMITS 16
 
@@ -92,6 +92,11 @@ struct sg_tls {
     unsigned nptds;
 };
 struct sg_tls *sg_tls(void); /* NULL: out of memory */
+/* Called by cuInit once, before any thread has a state; free_streams frees a thread's default streams
+   when the thread ends. Returns false if the process has no key left. */
+bool sg_tls_init(void (*free_streams)(struct sg_tls *t));
+/* Set by sg_init(): cuInit has succeeded; this process is a child of a process in which it had. */
+extern _Atomic bool sg_initialised, sg_forked;
 
 /* cuInit(0). hooks must be constant. */
 CUresult sg_init(const struct sg_graph_hooks *hooks);
@@ -177,7 +182,7 @@ struct sg_genv;
    concurrently. */
 extern _Thread_local struct sg_genv *sg_genv_now;
 
-/* Graph memory that no launch has allocated; operations must not access it (runtime/sg_context.c). */
+/* Graph memory that no launch has allocated; operations must not access it (runtime/sg_current.c). */
 extern _Atomic unsigned sg_graph_memory_live; /* graph allocations; 0: none can be dormant */
 bool sg_graph_memory_dormant(uint64_t addr);  /* takes no lock of this library */
 /* Fails the context because an operation accesses dormant graph memory. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Initialisation, the current context of a thread, and the lifetime of contexts. */
+/* Initialisation, and the lifetime of contexts. */
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,45 +8,8 @@
 #include "lib/driver/coredump.h"
 #include "runtime/runtime.h"
 
-struct sg_device sg_devices[SG_MAX_DEVICES] = {
-    [0 ... SG_MAX_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
-};
-
-const struct sg_graph_hooks *sg_hooks;
-_Atomic unsigned sg_graph_memory_live;
-
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool initialised;
-static _Atomic bool forked; /* this process is a child of a process that had called cuInit */
-static pthread_key_t tls_key;
-static __thread struct sg_tls *tls;
 static _Atomic uint32_t next_ctx_id = 1;
-
-/* ---- per-thread state ---- */
-
-static void tls_free(void *arg)
-{
-    struct sg_tls *t = arg;
-
-    tls = NULL;
-    sg_tls_streams_free(t);
-    for (unsigned i = 0; i < t->depth; i++)
-        sg_obj_put((struct sg_obj *)t->stack[i]);
-    free(t->stack);
-    free(t);
-}
-
-struct sg_tls *sg_tls(void)
-{
-    if (!tls) {
-        tls = calloc(1, sizeof(*tls));
-        if (tls && pthread_setspecific(tls_key, tls) != 0) {
-            free(tls);
-            tls = NULL;
-        }
-    }
-    return tls;
-}
 
 /* ---- cuInit ---- */
 
@@ -55,8 +17,8 @@ static void at_fork_child(void)
 {
     /* The stream threads do not exist in the child; like NVIDIA's driver, this refuses to
        continue. */
-    if (atomic_load(&initialised))
-        atomic_store(&forked, true);
+    if (atomic_load(&sg_initialised))
+        atomic_store(&sg_forked, true);
 }
 
 static CUresult init_locked(void)
@@ -69,7 +31,7 @@ static CUresult init_locked(void)
     r = sg_mem_init();
     if (r != CUDA_SUCCESS)
         return r;
-    if (pthread_key_create(&tls_key, tls_free) != 0)
+    if (!sg_tls_init(sg_tls_streams_free))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (unsigned i = 0; i < sg_config.ndevices; i++) {
         r = sg_ctx_new((int)i, 0, true, &sg_devices[i].primary);
@@ -95,14 +57,14 @@ CUresult sg_init(const struct sg_graph_hooks *hooks)
 {
     CUresult r = CUDA_SUCCESS;
 
-    if (atomic_load(&forked))
+    if (atomic_load(&sg_forked))
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&init_lock);
-    if (!atomic_load(&initialised)) {
+    if (!atomic_load(&sg_initialised)) {
         sg_hooks = hooks;
         r = init_locked();
         if (r == CUDA_SUCCESS)
-            atomic_store(&initialised, true);
+            atomic_store(&sg_initialised, true);
     }
     pthread_mutex_unlock(&init_lock);
     return r;
@@ -115,135 +77,6 @@ __attribute__((destructor)) static void at_exit(void)
         if (sg_devices[i].primary)
             sg_devices[i].primary->abort = 1;
     }
-}
-
-static bool is_initialised(void)
-{
-    return atomic_load(&initialised) && !atomic_load(&forked);
-}
-
-CUresult sg_check_init(void)
-{
-    sg_detail_clear();
-    return is_initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-CUresult sg_current_raw(struct sg_ctx **out)
-{
-    struct sg_tls *t;
-
-    if (!is_initialised())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    t = sg_tls();
-    if (!t)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (t->in_callback)
-        return CUDA_ERROR_NOT_PERMITTED;
-    if (!t->depth || !t->stack[t->depth - 1])
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *out = t->stack[t->depth - 1]->base;
-    return sg_ctx_alive(t->stack[t->depth - 1]) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-struct sg_ctx *sg_current_self(struct sg_ctx *ctx)
-{
-    struct sg_tls *t = sg_tls();
-    struct sg_ctx *top = t && t->depth ? t->stack[t->depth - 1] : NULL;
-
-    return top && top->base == ctx ? top : ctx;
-}
-
-bool sg_ctx_alive(const struct sg_ctx *ctx)
-{
-    return atomic_load(&ctx->alive) &&
-           (ctx->base == ctx || (atomic_load(&ctx->base->alive) && ctx->base->id == ctx->base_id));
-}
-
-struct sg_ctx *sg_ctx_find(CUcontext h)
-{
-    return SG_LOOKUP(h, SG_T_CTX);
-}
-
-struct sg_ctx *sg_ctx_find_base(CUcontext h)
-{
-    struct sg_ctx *c = SG_LOOKUP(h, SG_T_CTX), *base = c ? c->base : NULL;
-
-    if (base != c) {
-        sg_obj_get(&base->obj);
-        sg_obj_put(&c->obj);
-    }
-    return base;
-}
-
-CUresult sg_current(struct sg_ctx **out)
-{
-    CUresult r;
-
-    sg_detail_clear();
-    r = sg_current_raw(out);
-    return r != CUDA_SUCCESS ? r : (CUresult)atomic_load(&(*out)->sticky);
-}
-
-bool sg_graph_memory_dormant(uint64_t addr)
-{
-    struct sg_mem_info info;
-
-    return atomic_load(&sg_graph_memory_live) && sg_mem_find(addr, &info) && info.dormant;
-}
-
-CUresult sg_graph_memory_fault(struct sg_stream *s, const char *what)
-{
-    char text[96];
-
-    snprintf(text, sizeof(text), "%s of a graph's memory that is not allocated", what);
-    sg_device_fail(text);
-    sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-}
-
-const char *sg_last_error_detail(void)
-{
-    struct sg_ctx *ctx;
-
-    /* If the call failed because of a kernel, a stream's thread has the reason. */
-    return sg_detail(sg_current_raw(&ctx) != CUDA_SUCCESS || atomic_load(&ctx->sticky) != CUDA_SUCCESS);
-}
-
-void sg_set_fault(struct sg_ctx *ctx, CUresult r)
-{
-    int none = CUDA_SUCCESS;
-
-    atomic_compare_exchange_strong(&ctx->fault, &none, (int)r); /* the first fault stays */
-}
-
-CUresult sg_unreachable(struct sg_stream *s, const char *what)
-{
-    char text[96];
-
-    snprintf(text, sizeof(text), "%s of memory that device %d was not given access to", what, s->ctx->device);
-    sg_device_fail(text);
-    sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-}
-
-CUresult sg_gone(struct sg_stream *s, const char *what)
-{
-    char text[112];
-
-    snprintf(text, sizeof(text), "%s of memory that was freed, unmapped or unregistered after the call",
-             what);
-    sg_device_fail(text);
-    sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-}
-
-CUresult sg_see_fault(struct sg_ctx *ctx)
-{
-    int r = atomic_load(&ctx->fault);
-
-    if (r != CUDA_SUCCESS)
-        atomic_store(&ctx->sticky, r);
-    return (CUresult)r;
 }
 
 /* ---- life of a context ---- */

@@ -353,3 +353,13 @@ CUresult sg_event_wait(struct sg_stream *s, struct sg_event *e)
     }
     return sg_issue(s, op, SG_ISSUE_INLINE);
 }
+
+bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg)
+{
+    SG_AUTO struct sg_event *e = NULL;
+    SG_AUTO struct sg_stream *s = NULL;
+    uint64_t seq;
+
+    return sg_event_get(event, &e) == CUDA_SUCCESS && !sg_event_elsewhere(e, &seq) &&
+           sg_event_state(e, &s, &seq) && sg_stream_when(s, seq, fn, arg);
+}

@@ -180,8 +180,6 @@ void sg_stream_wait(struct sg_stream *s, uint64_t seq)
     pthread_mutex_unlock(&s->lock);
 }
 
-_Atomic uint64_t sg_waits;
-
 void sg_stream_drain(struct sg_stream *s)
 {
     sg_stream_wait(s, atomic_load(&s->submitted));

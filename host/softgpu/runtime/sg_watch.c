@@ -5,7 +5,6 @@
  */
 #include <stdlib.h>
 
-#include "runtime/event.h"
 #include "runtime/runtime.h"
 
 struct sg_watch {
@@ -14,6 +13,8 @@ struct sg_watch {
     void (*fn)(void *arg, CUresult r);
     void *arg;
 };
+
+_Atomic uint64_t sg_waits;
 
 bool sg_stream_when(struct sg_stream *s, uint64_t seq, void (*fn)(void *arg, CUresult r), void *arg)
 {
@@ -73,14 +74,4 @@ void sg_watches_run(struct sg_stream *s, struct sg_watch *due)
         w->fn(w->arg, sg_see_fault(s->ctx));
         free(w);
     }
-}
-
-bool sg_event_when(CUevent event, void (*fn)(void *arg, CUresult r), void *arg)
-{
-    SG_AUTO struct sg_event *e = NULL;
-    SG_AUTO struct sg_stream *s = NULL;
-    uint64_t seq;
-
-    return sg_event_get(event, &e) == CUDA_SUCCESS && !sg_event_elsewhere(e, &seq) &&
-           sg_event_state(e, &s, &seq) && sg_stream_when(s, seq, fn, arg);
 }
