@@ -88,7 +88,7 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, uint32_t incarnation, enum sg
                                uint64_t align, uint64_t *out);
 /*
  * As sg_mem_alloc(), backed by the pages of a descriptor that stays the caller's. share is passed
- * to sg_share_end() when the memory is released. imported: not charged to the quota. pool 0: no
+ * to its end() when the memory is released. imported: not charged to the quota. pool 0: no
  * pool.
  */
 CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
@@ -188,9 +188,8 @@ struct sg_share {
     unsigned opens;  /* cuIpcOpenMemHandle calls minus cuIpcCloseMemHandle calls; 0: created here */
     const void *ctx; /* context that opened it; compare only */
     uint32_t ctx_id;
+    void (*end)(struct sg_share *share); /* called when the memory has left this process */
 };
-/* Called when the memory has left this process. */
-void sg_share_end(struct sg_share *share);
 /* Allocates memory of a pool on pages that other processes can open. 2. */
 CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *addr);
 /* The token of a piece. Returns false if the piece has ended meanwhile (share is compared, never

@@ -18,11 +18,6 @@
 
 struct sg_config sg_config = {.ndevices = 1, .cc = {{8, 0}}, .memory = 64ull << 20, .threads = 1};
 
-void sg_share_end(struct sg_share *share)
-{
-    (void)share;
-}
-
 static struct sg_space space_a = {.id = 1}, space_b = {.id = 2};
 #define CTX(space) ((struct sg_ctx *)(void *)&(space))
 

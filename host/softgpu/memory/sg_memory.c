@@ -391,7 +391,7 @@ static void rec_free(struct sg_rec *r)
 
         if (r->info.share) {
             usable = own_pages(r->info.base, r->info.size);
-            sg_share_end(r->info.share);
+            r->info.share->end(r->info.share);
         } else {
             scrub_memory(r->info.base, r->info.size);
         }

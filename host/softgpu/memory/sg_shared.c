@@ -30,7 +30,8 @@ static void unlink_locked(struct sg_share *s)
     s->pprev = NULL;
 }
 
-void sg_share_end(struct sg_share *s)
+/* The end() of a piece: its memory has left this process. */
+static void share_end(struct sg_share *s)
 {
     pthread_mutex_lock(&lock);
     unlink_locked(s);
@@ -39,9 +40,20 @@ void sg_share_end(struct sg_share *s)
     free(s);
 }
 
-CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *addr)
+static struct sg_share *share_new(uint64_t size)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
+
+    if (s) {
+        s->size = size;
+        s->end = share_end;
+    }
+    return s;
+}
+
+CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *addr)
+{
+    struct sg_share *s = share_new(size);
     CUresult r;
     int fd;
 
@@ -52,8 +64,7 @@ CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32
         free(s);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    s->size = size;
-    /* Under the lock, which sg_share_end() takes: another thread may release the memory at once. */
+    /* Under the lock, which share_end() takes: another thread may release the memory at once. */
     pthread_mutex_lock(&lock);
     r = sg_mem_alloc_shared(ctx, size, pool, access, s, false, fd, &s->base);
     if (r == CUDA_SUCCESS) {
@@ -72,7 +83,7 @@ CUresult sg_share_alloc(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32
 /* Makes the allocation openable by other processes. Under the lock. */
 static CUresult export_locked(const struct sg_mem_info *info)
 {
-    struct sg_share *s = calloc(1, sizeof(*s));
+    struct sg_share *s = share_new(info->size);
     int fd;
 
     if (!s)
@@ -83,7 +94,6 @@ static CUresult export_locked(const struct sg_mem_info *info)
         return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuIpcGetMemHandle: no %llu bytes to share",
                        (unsigned long long)info->size);
     }
-    s->size = info->size;
     s->base = info->base;
     CUresult r = sg_mem_share(info, s, fd, sg_share_move);
 
@@ -136,7 +146,7 @@ static struct sg_share *by_token_locked(const uint8_t *token)
 static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                               uint32_t access, uint64_t *addr)
 {
-    struct sg_share *s = calloc(1, sizeof(*s));
+    struct sg_share *s = share_new(size);
     uint64_t bytes;
     int fd;
 
@@ -148,7 +158,6 @@ static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t
         return fd == -1 ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_MAP_FAILED;
     }
     memcpy(s->token, token, sizeof(s->token));
-    s->size = size;
     s->opens = 1;
     s->ctx = ctx;
     s->ctx_id = sg_space(ctx)->id;

@@ -87,7 +87,7 @@ int sg_share_create_fd(const char *magic, uint64_t bytes, int device, uint8_t *t
    EINVAL) or memory is exhausted (ENOMEM). */
 bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail);
 /*
- * Replaces the pages of [base, base + len) with those of fd, after copying the current content.
+ * (memory/sg_share_move.c) Replaces the pages of [base, base + len) with those of fd, after copying the current content.
  * Other threads may read and write the range meanwhile; no write is lost. Returns false, with
  * nothing changed, if out of memory. The caller serialises calls.
  */
