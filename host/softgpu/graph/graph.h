@@ -63,7 +63,7 @@ struct sg_node {
 };
 
 /*
- * Memory of a graph (graph/sg_graph_memory_node.c): an address that an allocation node keeps for as long as
+ * Memory of a graph (graph/sg_graph_memory.c): an address that an allocation node keeps for as long as
  * anything may allocate or use it. Launches claim the memory; without a claim it is dormant. All
  * fields are guarded by the lock.
  */
@@ -244,6 +244,11 @@ struct sg_graph_contents sg_graph_contents(const struct sg_graph *g);
 /* 801: below `above`, g would be nested too deeply, or both and a node would exceed
    SG_GRAPH_MAX. Under the lock. */
 CUresult sg_graph_may_attach(const struct sg_graph *g, const struct sg_graph *above);
+/* Number of the family's graphs and nodes. Under the lock. */
+static inline size_t sg_graph_family_size(const struct sg_graph *g)
+{
+    return g->family->graphs + g->family->nodes;
+}
 CUresult sg_graph_too_large(void);                    /* 801, with the limit in the detail text */
 CUresult sg_graph_may_grow(const struct sg_graph *g); /* 801: at SG_GRAPH_MAX; under the lock */
 /* Attaches g to a node of `above` if that is allowed; otherwise nothing changes. Under the lock. */
@@ -326,8 +331,12 @@ void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n);
 bool sg_graph_captured(const struct sg_graph *g); /* a capture into it is in progress */
 void sg_capture_put(struct sg_capture *c);
 
-/* ---- memory of graphs (graph/sg_graph_memory_node.c); under the lock ---- */
+/* ---- memory of graphs (graph/sg_graph_memory.c, nodes: graph/sg_graph_memory_node.c); under the lock ---- */
 
+/* Reserves addresses of that device for an allocation node of g; *out receives the first reference. 2. */
+CUresult sg_graph_memory_new(struct sg_graph *g, int device, uint64_t size, struct sg_graph_memory **out);
+/* The memory that starts at addr, without a reference; NULL: none. */
+struct sg_graph_memory *sg_graph_memory_find(uint64_t addr);
 void sg_graph_memory_get(struct sg_graph_memory *m); /* m may be NULL */
 void sg_graph_memory_put(struct sg_graph_memory *m);
 /* Memory that launches of an executable graph free themselves, in bytes. Launches of one
@@ -368,7 +377,7 @@ CUresult sg_graph_memory_free(uint64_t addr,
 void sg_graph_memory_unclaim(
     struct sg_graph_memory *m); /* after the free; drops the reference; takes the lock */
 
-/* ---- conditional nodes (graph/sg_graph_condition.c); under the lock ---- */
+/* ---- conditional nodes (graph/sg_graph_condition.c, graph/sg_graph_condition_node.c); under the lock ---- */
 
 /* A number for a new list: sg_cond_hold() adds each condition to that list only once. */
 uint64_t sg_cond_list_new(void);
@@ -552,7 +561,18 @@ bool sg_branches_run(const struct sg_level *l, CUresult *r);
 /* Issues a launch of x on s. */
 CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s);
 void sg_graph_exec_uploaded(struct sg_graph_exec *x);
-struct sg_program *sg_graph_op_program(struct sg_op *op); /* the program of a captured launch */
+/* A launch as an operation of a stream; graph_captured() makes it the operation of a node. */
+struct sg_graph_launch {
+    struct sg_op op;
+    SG_COUNTED struct sg_program *program; /* a reference */
+    SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see serialise_launch() */
+    SG_OWNED struct sg_gclaim *claim;      /* claim of memory; or NULL */
+};
+/* The program of a captured launch. */
+static inline struct sg_program *sg_graph_op_program(struct sg_op *op)
+{
+    return ((struct sg_graph_launch *)op)->program;
+}
 /* The error with which the context's work must stop; 0: continue. */
 CUresult sg_stream_stopped(const struct sg_stream *s);
 /* Exported for the program that loads the library: sets the name that kernels use instead of the

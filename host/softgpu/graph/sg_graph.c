@@ -1,43 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Graphs, and the programs compiled from them. */
-#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/graph.h"
-
-/* Recursive: the last reference to a graph may be dropped with or without the lock held. */
-pthread_mutex_t sg_graph_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-
-/* ---- shared operations ---- */
-
-struct sg_graph_op *sg_graph_op_new(struct sg_op *op)
-{
-    struct sg_graph_op *gop = calloc(1, sizeof(*gop));
-
-    if (!gop) {
-        if (op)
-            sg_op_end(op);
-        return NULL;
-    }
-    atomic_init(&gop->refs, 1);
-    gop->op = op;
-    return gop;
-}
-
-void sg_graph_op_get(struct sg_graph_op *gop)
-{
-    atomic_fetch_add(&gop->refs, 1);
-}
-
-void sg_graph_op_put(struct sg_graph_op *gop)
-{
-    if (gop && atomic_fetch_sub(&gop->refs, 1) == 1) {
-        if (gop->op)
-            sg_op_end(gop->op);
-        free(gop);
-    }
-}
 
 /* ---- graphs ---- */
 
@@ -128,28 +94,12 @@ static void graph_set_family(struct sg_graph *g, struct sg_graph_family *family,
     }
 }
 
-static size_t family_size(const struct sg_graph *g)
-{
-    return g->family->graphs + g->family->nodes;
-}
-
-CUresult sg_graph_too_large(void)
-{
-    return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                   "more than %zu nodes and graphs, those of child graphs and captured launches counted",
-                   SG_GRAPH_MAX);
-}
-
-CUresult sg_graph_may_grow(const struct sg_graph *g)
-{
-    return family_size(g) < SG_GRAPH_MAX ? CUDA_SUCCESS : sg_graph_too_large();
-}
-
 CUresult sg_graph_may_attach(const struct sg_graph *g, const struct sg_graph *above)
 {
     if (above->level + 1 + sg_graph_contents(g).height >= SG_NEST_MAX)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
-    return family_size(g) + family_size(above) < SG_GRAPH_MAX ? CUDA_SUCCESS : sg_graph_too_large();
+    return sg_graph_family_size(g) + sg_graph_family_size(above) < SG_GRAPH_MAX ? CUDA_SUCCESS
+                                                                                : sg_graph_too_large();
 }
 
 CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs launched by kernels (CUDA C++ Programming Guide, CUDA Graphs, "Device Graph Launch"). A
- * running graph keeps lists of the launches made by its kernels. A launch runs on the thread of the
- * branch that takes it from a list, one graph after the other, in an order allowed by the guide:
- *
- *   fire and forget  after the kernel that launched it; its launcher ends after it
- *   sibling          after its launcher, before the launcher's tail launches
- *   tail             after its launcher and everything launched by the latter, in launch order;
- *                    tail launches of a tail launch run before tail launches already pending
- *
- * A graph whose tail launches never end delays later siblings for ever.
+ * Graphs launched by kernels: which graphs they may be, and the calls of kernels. graph/sg_graph_run.c
+ * runs them.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/graph.h"
+#include "graph/device_graph.h"
 
 /* cudaError_t values */
 #define E_INVALID 1u
@@ -29,98 +21,7 @@
 #define TAIL_MAX 255u   /* pending tail launches */
 #define DEPTH_MAX 24u   /* our own limit: fire and forget nested in fire and forget */
 
-/* A graph that is to run. */
-struct glaunch {
-    SG_OWNED struct glaunch *next;
-    SG_COUNTED struct sg_graph_exec *exec; /* a reference, or NULL */
-    SG_COUNTED struct sg_program *program; /* a reference */
-    bool device;                           /* exec->queued stands for it */
-};
-
-struct list {
-    SG_OWNED struct glaunch *first, **last;
-};
-
-/* A graph that runs. Lists and counts: under sg_graph_lock. */
-struct sg_genv {
-    SG_LENT struct sg_graph_exec *exec; /* NULL: unknown to the device */
-    struct list forget, sibling, tail;
-    unsigned forgotten, tails, depth;
-    unsigned above;  /* levels of the graphs that run around it on this thread */
-    unsigned levels; /* levels, including its own */
-};
-
 static struct sg_graph_exec *known; /* launchable from the device; under sg_graph_lock */
-
-static void list_init(struct list *l)
-{
-    l->first = NULL;
-    l->last = &l->first;
-}
-
-static void list_add(struct list *l, struct glaunch *g)
-{
-    g->next = NULL;
-    *l->last = g;
-    l->last = &g->next;
-}
-
-/* Puts all of `more` before l. */
-static void list_before(struct list *l, struct list *more)
-{
-    if (!more->first)
-        return;
-    *more->last = l->first;
-    if (!l->first)
-        l->last = more->last;
-    l->first = more->first;
-    list_init(more);
-}
-
-static struct glaunch *list_take(struct list *l)
-{
-    struct glaunch *g = l->first;
-
-    if (g) {
-        l->first = g->next;
-        if (!l->first)
-            l->last = &l->first;
-    }
-    return g;
-}
-
-static struct glaunch *glaunch_new(struct sg_graph_exec *x, struct sg_program *p)
-{
-    struct glaunch *g = calloc(1, sizeof(*g));
-
-    if (!g)
-        return NULL;
-    if (x)
-        sg_obj_get(&x->obj);
-    g->exec = x;
-    atomic_fetch_add(&p->refs, 1);
-    g->program = p;
-    return g;
-}
-
-/* Not under the lock: this may drop the last reference. */
-static void glaunch_end(struct glaunch *g)
-{
-    if (g->device) {
-        pthread_mutex_lock(&sg_graph_lock);
-        g->exec->queued = false;
-        pthread_mutex_unlock(&sg_graph_lock);
-    }
-    sg_program_put(g->program);
-    sg_obj_put((struct sg_obj *)g->exec);
-    free(g);
-}
-
-static void list_end(struct list *l)
-{
-    for (struct glaunch *g; (g = list_take(l)) != NULL;)
-        glaunch_end(g);
-}
 
 /* ---- registered graphs ---- */
 
@@ -262,9 +163,11 @@ CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program
 
 static uint32_t queue_device_graph(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mode)
 {
-    struct list *to = mode == MODE_TAIL ? &env->tail : mode == MODE_FORGET ? &env->forget : &env->sibling;
+    struct sg_glaunches *to = mode == MODE_TAIL     ? &env->tail
+                              : mode == MODE_FORGET ? &env->forget
+                                                    : &env->sibling;
     unsigned *count = mode == MODE_TAIL ? &env->tails : &env->forgotten;
-    struct glaunch *g;
+    struct sg_glaunch *g;
 
     if (mode != MODE_TAIL && mode != MODE_FORGET && mode != MODE_SIBLING)
         return E_INVALID;
@@ -278,11 +181,11 @@ static uint32_t queue_device_graph(struct sg_genv *env, struct sg_graph_exec *x,
     /* It runs within this graph, or in its place. */
     if ((mode == MODE_FORGET ? env->levels : env->above) + x->program->levels > SG_GRAPH_LEVELS_MAX)
         return E_DEPTH;
-    g = glaunch_new(x, x->program);
+    g = sg_glaunch_new(x, x->program);
     if (!g)
         return E_MEMORY;
     g->device = x->queued = true;
-    list_add(to, g);
+    sg_glaunches_add(to, g);
     ++*count;
     return 0;
 }
@@ -308,82 +211,3 @@ static uint64_t device_self(const struct sg_genv *env)
 }
 
 const struct sg_graph_ops sg_device_graph_ops = {.launch = device_launch, .self = device_self};
-
-/* ---- running ---- */
-
-static CUresult chain_launches(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
-                               unsigned depth, unsigned above);
-
-CUresult sg_device_graph_drain(struct sg_stream *s)
-{
-    struct sg_genv *env = sg_genv_now;
-    struct list todo;
-
-    pthread_mutex_lock(&sg_graph_lock);
-    todo = env->forget;
-    if (!todo.first)
-        list_init(&todo);
-    list_init(&env->forget);
-    pthread_mutex_unlock(&sg_graph_lock);
-    return todo.first ? chain_launches(&todo, NULL, s, env->depth + 1, env->levels) : CUDA_SUCCESS;
-}
-
-static void set_running(struct glaunch *g, bool running)
-{
-    if (!g->exec)
-        return;
-    pthread_mutex_lock(&sg_graph_lock);
-    g->exec->running = running;
-    if (g->device && running) {
-        g->exec->queued = false; /* it may be launched again as a tail */
-        g->device = false;
-    }
-    pthread_mutex_unlock(&sg_graph_lock);
-}
-
-/* Runs graphs, with all that they launch, in order. Empties the list in any case. */
-static CUresult chain_launches(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
-                               unsigned depth, unsigned above)
-{
-    struct sg_genv *outer = sg_genv_now;
-    CUresult r = CUDA_SUCCESS;
-
-    for (struct glaunch *g; r == CUDA_SUCCESS && (g = list_take(todo)) != NULL;) {
-        struct sg_genv env = {.depth = depth, .above = above, .levels = above + g->program->levels};
-
-        if (g->exec && (g->exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
-            env.exec = g->exec;
-        list_init(&env.forget);
-        list_init(&env.sibling);
-        list_init(&env.tail);
-        set_running(g, true);
-        sg_genv_now = &env;
-        r = sg_program_run(g->program, claim, s);
-        sg_genv_now = outer;
-        set_running(g, false);
-        claim = NULL; /* only for the first */
-        list_before(todo, &env.tail);
-        list_before(todo, &env.sibling);
-        list_end(&env.forget); /* left when it failed */
-        glaunch_end(g);
-        if (r == CUDA_SUCCESS && todo->first)
-            r = sg_stream_stopped(s);
-    }
-    list_end(todo);
-    return r;
-}
-
-CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, struct sg_gclaim *claim,
-                             struct sg_stream *s)
-{
-    struct glaunch *g = glaunch_new(x, p);
-    struct list todo;
-
-    if (!g) {
-        sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    list_init(&todo);
-    list_add(&todo, g);
-    return chain_launches(&todo, claim, s, 0, 0);
-}

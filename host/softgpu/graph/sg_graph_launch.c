@@ -1,123 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Running executable graphs: the steps of their programs. */
+/* Launches of executable graphs: their order, their events, their memory. */
 #include <stdlib.h>
 
 #include "graph/graph.h"
 
-struct graph_op {
-    struct sg_op op;
-    SG_COUNTED struct sg_program *program; /* a reference */
-    SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see serialise_launch() */
-    SG_OWNED struct sg_gclaim *claim;      /* claim of memory; or NULL */
-};
-
-/* The steps below step number `head`, which is a child graph or a body. */
-static CUresult run_below(struct graph_op *o, size_t head, struct sg_stream *s);
-
-/* Checked in loops, because a condition may stay true for ever. */
-CUresult sg_stream_stopped(const struct sg_stream *s)
-{
-    CUresult r = (CUresult)atomic_load(&s->ctx->fault);
-
-    if (r == CUDA_SUCCESS && sg_stream_cut(s))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return r == CUDA_SUCCESS && s->ctx->abort ? CUDA_ERROR_LAUNCH_FAILED : r;
-}
-
-/* The step of body number n; skips the steps below each earlier body. */
-static size_t find_body(const struct sg_program *p, size_t at, unsigned n)
-{
-    at++;
-    while (n-- > 0)
-        at += 1 + p->step[at].child;
-    return at;
-}
-
-static CUresult run_condition(struct graph_op *o, size_t at, struct sg_stream *s)
-{
-    const struct sg_step *st = &o->program->step[at];
-    uint32_t v = sg_cond_value(st->cond);
-    CUresult r = CUDA_SUCCESS;
-    size_t body;
-
-    if (st->cond_type == CU_GRAPH_COND_TYPE_IF)
-        v = v ? 0 : 1;
-    if (st->cond_type != CU_GRAPH_COND_TYPE_WHILE) {
-        if (v >= st->cond_size)
-            return CUDA_SUCCESS;
-        body = find_body(o->program, at, v);
-        return run_below(o, body, s);
-    }
-    body = at + 1;
-    for (; v && r == CUDA_SUCCESS; v = sg_cond_value(st->cond)) {
-        r = run_below(o, body, s);
-        if (r == CUDA_SUCCESS)
-            r = sg_stream_stopped(s);
-    }
-    return r;
-}
-
-/* A step and all that is below it. */
-static CUresult run_unit(struct graph_op *o, size_t i, struct sg_stream *s)
-{
-    const struct sg_program *p = o->program;
-    const struct sg_step *st = &p->step[i];
-    struct sg_op *step = st->disabled ? NULL : st->gop->op;
-    CUresult r = CUDA_SUCCESS;
-
-    if (st->cond)
-        return run_condition(o, i, s);
-    if (st->mem) {
-        if (o->claim && (st->type == CU_GRAPH_NODE_TYPE_MEM_FREE || st->other != SIZE_MAX))
-            sg_gclaim_step(p, o->claim, i);
-    } else if (step) {
-        r = step->run(step, s);
-        if (r == CUDA_SUCCESS && st->type == CU_GRAPH_NODE_TYPE_KERNEL)
-            r = sg_device_graph_drain(s);
-    }
-    return r == CUDA_SUCCESS && st->child ? run_below(o, i, s) : r;
-}
-
-static CUresult run_branch(void *arg, size_t step, struct sg_stream *s)
-{
-    return run_unit(arg, step, s);
-}
-
-static CUresult run_level(struct graph_op *o, size_t from, size_t to, bool wide, struct sg_stream *s)
-{
-    CUresult r = CUDA_SUCCESS;
-
-    if (wide && sg_branches_run(&(struct sg_level){o->program, from, to, s, run_branch, o}, &r))
-        return r;
-    for (size_t i = from; i < to && r == CUDA_SUCCESS; i += 1 + o->program->step[i].child)
-        r = run_unit(o, i, s);
-    return r;
-}
-
-static CUresult run_below(struct graph_op *o, size_t head, struct sg_stream *s)
-{
-    const struct sg_step *st = &o->program->step[head];
-
-    return run_level(o, head + 1, head + 1 + st->child, st->wide, s);
-}
-
-CUresult sg_program_run(struct sg_program *p, struct sg_gclaim *claim, struct sg_stream *s)
-{
-    struct graph_op o = {.program = p, .claim = claim};
-
-    sg_cond_begin(p->conds, p->nconds);
-    return run_level(&o, 0, p->n, p->wide, s);
-}
-
-struct sg_program *sg_graph_op_program(struct sg_op *op)
-{
-    return ((struct graph_op *)op)->program;
-}
-
 /* A captured launch is part of the graph that contains it. */
 static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
 {
-    struct graph_op *o = (struct graph_op *)op;
+    struct sg_graph_launch *o = (struct sg_graph_launch *)op;
 
     return sg_genv_now ? sg_program_run(o->program, o->claim, s)
                        : sg_device_graph_run(o->exec, o->program, o->claim, s);
@@ -197,7 +87,7 @@ static bool wait_events(const struct sg_program *p, struct sg_op *op)
         if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(records, n, p, i))
             ok &= sg_event_node_wait(step, op);
         else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
-            ok &= wait_events(((struct graph_op *)step)->program, op);
+            ok &= wait_events(((struct sg_graph_launch *)step)->program, op);
     }
     free(records);
     return ok;
@@ -213,7 +103,7 @@ static bool record_events(const struct sg_program *p, struct sg_op *op, struct s
         if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
             ok &= sg_event_node_record(step, op, s);
         else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
-            ok &= record_events(((struct graph_op *)step)->program, op, s);
+            ok &= record_events(((struct sg_graph_launch *)step)->program, op, s);
     }
     return ok;
 }
@@ -252,7 +142,7 @@ static bool serialise_launch(struct sg_graph_exec *x, struct sg_op *op, struct s
 
 static void graph_issued(struct sg_op *op, struct sg_stream *s)
 {
-    struct graph_op *o = (struct graph_op *)op;
+    struct sg_graph_launch *o = (struct sg_graph_launch *)op;
 
     if (o->claim)
         o->claim->issued = true;
@@ -269,7 +159,7 @@ static void graph_issued(struct sg_op *op, struct sg_stream *s)
    at any time. */
 static CUresult graph_captured(struct sg_op *op)
 {
-    struct graph_op *o = (struct graph_op *)op;
+    struct sg_graph_launch *o = (struct sg_graph_launch *)op;
 
     if (o->program->memory || o->program->nconds) /* it would become a child */
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "capture of the launch of a graph with memory or "
@@ -281,7 +171,7 @@ static CUresult graph_captured(struct sg_op *op)
 
 static void graph_drop(struct sg_op *op)
 {
-    struct graph_op *o = (struct graph_op *)op;
+    struct sg_graph_launch *o = (struct sg_graph_launch *)op;
 
     sg_gclaim_end(o->program, o->claim);
     sg_program_put(o->program);
@@ -298,7 +188,7 @@ void sg_graph_exec_uploaded(struct sg_graph_exec *x)
 
 CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
 {
-    struct graph_op *o;
+    struct sg_graph_launch *o;
     CUresult r = CUDA_SUCCESS;
 
     o = calloc(1, sizeof(*o));

@@ -200,6 +200,18 @@ CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
     return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
 }
 
+CUresult sg_graph_too_large(void)
+{
+    return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                   "more than %zu nodes and graphs, those of child graphs and captured launches counted",
+                   SG_GRAPH_MAX);
+}
+
+CUresult sg_graph_may_grow(const struct sg_graph *g)
+{
+    return sg_graph_family_size(g) < SG_GRAPH_MAX ? CUDA_SUCCESS : sg_graph_too_large();
+}
+
 /* Checks that cuda.h allows the node in the graph of a conditional node. A host function is refused
    only when the graph is instantiated (driver 580). */
 static bool body_may(CUgraphNodeType type)

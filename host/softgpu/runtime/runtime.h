@@ -154,7 +154,7 @@ const char *sg_last_error_detail(void);
 
 struct sg_stream;
 struct sg_op;
-struct sg_front; /* captured nodes that a stream or an event refers to: graph/sg_graph_capture.c */
+struct sg_front; /* captured nodes that a stream or an event refers to: graph/sg_graph_front.c */
 
 /*
  * Stream capture and graphs used by kernels are implemented on a higher floor, which passes these
