@@ -100,9 +100,11 @@ SG_EXEC_C := \
 SG_EXEC_OPS := \
 	exec/ops/sg_op_atom.c \
 	exec/ops/sg_op_bulk.c \
+	exec/cdp/sg_cdp_children.c \
 	exec/cdp/sg_cdp_launch.c \
 	exec/cdp/sg_cdp_memory.c \
 	exec/cdp/sg_cdp_query.c \
+	exec/cdp/sg_cdp_tree.c \
 	exec/ops/sg_op_cluster.c \
 	exec/ops/sg_op_control.c \
 	exec/ops/sg_op_convert.c \

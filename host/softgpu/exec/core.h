@@ -374,7 +374,7 @@ struct sg_cta {
     struct sg_tex_scratch tex;
 };
 
-/* ---- exec/cdp/sg_cdp_launch.c: kernels that launch kernels ---- */
+/* ---- exec/cdp/sg_cdp_tree.c: kernels that launch kernels ---- */
 typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
 /* Adds the instructions of a grid: the watchdog limits a launch together with all grids it
    causes. */
@@ -425,8 +425,10 @@ enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_O
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind);
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
-/* exec/ops/sg_op_cluster.c. check: releases the cluster if all its live threads have arrived. leave:
-   takes back the arrival of threads that have exited. */
+/* arrive: adds threads to the number of arrived threads in all blocks of the cluster; each block stores
+   the sum for native code. check: releases the cluster if all its live threads have arrived. leave: takes
+   back the arrival of threads that have exited. */
+void sg_cluster_arrive(struct sg_cta *c, uint32_t threads);
 void sg_cluster_check(struct sg_cta *c);
 void sg_cluster_leave(struct sg_cta *c, uint32_t threads);
 /*

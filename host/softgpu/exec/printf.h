@@ -10,8 +10,4 @@
 int sg_vprintf(struct sg_warp *w, const struct sg_insn *in);
 int sg_assertfail(struct sg_warp *w, const struct sg_insn *in);
 
-/* Passes text to the launch's print (or print_error) function, one string at a time
-   (exec/sg_pool.c). */
-void sg_run_print(struct sg_cta *c, const char *text, size_t len, bool error);
-
 #endif

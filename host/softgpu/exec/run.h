@@ -8,9 +8,10 @@
 struct sg_run {
     const struct sg_launch *l;
     struct sg_kernel *k;
-    const struct sg_code *code; /* of the kernel, for blocks of this size */
-    uint64_t total;             /* number of blocks, or of clusters */
-    uint32_t cluster[3];        /* blocks of a cluster in each dimension, 1,1,1 without clusters */
+    const struct sg_code *code;       /* of the kernel, for blocks of this size */
+    const char *(*op_name)(sg_fn fn); /* sg_op_name(), for messages of faults */
+    uint64_t total;                   /* number of blocks, or of clusters */
+    uint32_t cluster[3];              /* blocks of a cluster in each dimension, 1,1,1 without clusters */
     uint32_t cluster_size;
     bool explicit_cluster; /* the launch or its kernel sets the cluster size */
     uint8_t *workspace;    /* workspace of a cooperative launch */
@@ -30,11 +31,15 @@ struct sg_run {
     struct sg_run *link; /* link of the pool's list */
 };
 
-/* Runs blocks on the calling thread until none is left. worker: its number, from 0, below
-   run->nworkers. */
-void sg_run_part(struct sg_run *run, uint32_t worker);
-/* The same for launches whose blocks run concurrently (exec/sg_together.c). */
+/*
+ * Run blocks on the calling thread until none is left. worker: its number, from 0, below run->nworkers.
+ * apart: one block after the other (exec/sg_block.c); together: blocks that wait for each other
+ * (exec/sg_together.c).
+ */
+void sg_run_apart(struct sg_run *run, uint32_t worker);
 void sg_run_together(struct sg_run *run, uint32_t worker);
+/* Frees the buffers of the thread that are larger than what a thread keeps between launches. */
+void sg_arena_trim(void);
 
 /* ---- exec/sg_block.c: one block ---- */
 

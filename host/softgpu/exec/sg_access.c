@@ -4,34 +4,14 @@
 #include "exec/ops/address.h"
 #include "exec/code.h"
 #include "exec/heap.h"
+#include "exec/run.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
 
-/* Below the addresses of device memory (memory/sg_memory.c), far from the kernel's own choices. */
-#define GUEST_HINT 0x1f0010000000ull
-#define GUEST_STEP (1ull << 36)
-#define GUEST_TRIES 64
-
 struct sg_windows sg_win;
 
 static pthread_once_t win_once = PTHREAD_ONCE_INIT;
-
-void *sg_guest_reserve(size_t size, int prot)
-{
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-
-    for (uint64_t i = 0; i < GUEST_TRIES; i++) {
-        void *at = (void *)(uintptr_t)(GUEST_HINT + i * GUEST_STEP);
-        void *p = mmap(at, size, prot, flags | MAP_FIXED_NOREPLACE, -1, 0);
-
-        if (p == at)
-            return p;
-        if (p != MAP_FAILED)
-            munmap(p, size); /* a sanitizer uses this range, or a kernel lacks the flag */
-    }
-    return mmap(NULL, size, prot, flags, -1, 0);
-}
 
 static void win_make(void)
 {
@@ -95,7 +75,7 @@ int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, in
              "(%u,%u,%u), PTX line %u",
              w->cta->code->name, write ? "write" : "read", size, f->space, (unsigned long long)addr,
              result == SG_ERR_MISALIGNED ? "is misaligned" : "is out of bounds",
-             sg_op_name(sg_code_handler(w->cta->code, in)), f->block[0], f->block[1], f->block[2],
+             w->cta->run->op_name(sg_code_handler(w->cta->code, in)), f->block[0], f->block[1], f->block[2],
              f->thread[0], f->thread[1], f->thread[2], in->line);
     return SG_FAULTED;
 }

@@ -11,9 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 #define MAX_ARENA (4ull << 30) /* bytes per launch and thread */
 #define KEEP_ARENA (64u << 20) /* bytes that a thread keeps between launches */
@@ -91,8 +88,7 @@ static uint8_t *room_get(struct room *r, size_t size)
     return r->at;
 }
 
-/* A launch that needed very much does not keep it. */
-static void arena_trim(void)
+void sg_arena_trim(void)
 {
     struct arena *a;
 
@@ -549,7 +545,7 @@ static bool next_block(struct sg_cta *c)
     return true;
 }
 
-static void run_ctas(struct sg_run *run, uint32_t worker)
+void sg_run_apart(struct sg_run *run, uint32_t worker)
 {
     struct sg_fault fault;
     struct sg_layout y;
@@ -574,26 +570,4 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
     sg_block_remember(c);
     if (sg_profile_on())
         __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
-}
-
-void sg_run_part(struct sg_run *run, uint32_t worker)
-{
-    const uint64_t begin = sg_profile_on() ? sg_profile_cpu() : 0;
-#if defined(__x86_64__)
-    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for pending operations */
-
-    _mm_setcsr(run->code->mxcsr);
-#endif
-    sg_grace_enter();
-    if (run->l->cooperative || run->cluster_size > 1)
-        sg_run_together(run, worker);
-    else
-        run_ctas(run, worker);
-    sg_grace_leave();
-#if defined(__x86_64__)
-    _mm_setcsr(save);
-#endif
-    if (begin)
-        __atomic_fetch_add(&run->cpu_ns, sg_profile_cpu() - begin, __ATOMIC_RELAXED);
-    arena_trim();
 }

@@ -5,6 +5,40 @@
 
 #include <stdio.h>
 
+/* ---- the barrier of a cluster ---- */
+
+void sg_cluster_arrive(struct sg_cta *c, uint32_t threads)
+{
+    for (uint32_t r = 0; r < c->cluster_size; r++)
+        sg_cluster_block(c, r)->cluster_arrived += threads;
+}
+
+void sg_cluster_check(struct sg_cta *c)
+{
+    uint32_t alive = 0;
+
+    if (!c->cluster_arrived)
+        return;
+    for (uint32_t r = 0; r < c->cluster_size; r++)
+        alive += sg_cluster_block(c, r)->alive;
+    if (c->cluster_arrived < alive)
+        return;
+    for (uint32_t r = 0; r < c->cluster_size; r++) {
+        struct sg_cta *x = sg_cluster_block(c, r);
+
+        x->cluster_arrived = 0;
+        for (uint32_t k = 0; k < x->nwarps; k++)
+            x->warps[k].cluster_in = 0;
+    }
+}
+
+void sg_cluster_leave(struct sg_cta *c, uint32_t threads)
+{
+    sg_cluster_arrive(c, 0 - threads);
+}
+
+/* ---- barriers of a block ---- */
+
 /* Writes the result of bar.red to the lanes of mask. */
 static void bar_result(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, enum sg_bar_kind kind,
                        const struct sg_barrier *b)

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* See exec/heap.h. First fit over a table with an entry per granule. */
+/* Addresses for kernels, and their heap (exec/heap.h): first fit over a table with an entry per granule. */
+#define _GNU_SOURCE
 #include "exec/core.h"
 #include "exec/heap.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
+
+/* Below the addresses of device memory (memory/sg_memory.c), far from the kernel's own choices. */
+#define GUEST_HINT 0x1f0010000000ull
+#define GUEST_STEP (1ull << 36)
+#define GUEST_TRIES 64
 
 #define GRANULE 64u
 #define GRANULES_MAX (SG_HEAP_MAX / GRANULE)
@@ -19,6 +25,22 @@ static uint32_t granules;              /* size of the heap that is made; written
 /* At the first granule of a block: its length in granules, with USED if it is live. */
 static uint32_t *table;
 static uint32_t rover; /* end of the last search: the first granule of some block */
+
+void *sg_guest_reserve(size_t size, int prot)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+    for (uint64_t i = 0; i < GUEST_TRIES; i++) {
+        void *at = (void *)(uintptr_t)(GUEST_HINT + i * GUEST_STEP);
+        void *p = mmap(at, size, prot, flags | MAP_FIXED_NOREPLACE, -1, 0);
+
+        if (p == at)
+            return p;
+        if (p != MAP_FAILED)
+            munmap(p, size); /* a sanitizer uses this range, or a kernel lacks the flag */
+    }
+    return mmap(NULL, size, prot, flags, -1, 0);
+}
 
 static bool heap_make(void)
 {

@@ -65,6 +65,29 @@ void sg_exec_prepare(void)
     sg_windows_init(); /* before any client data lies in these ranges */
 }
 
+/* Runs blocks on the calling thread until none is left. worker: its number, from 0, below run->nworkers. */
+static void run_part(struct sg_run *run, uint32_t worker)
+{
+    const uint64_t begin = sg_profile_on() ? sg_profile_cpu() : 0;
+#if defined(__x86_64__)
+    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for pending operations */
+
+    _mm_setcsr(run->code->mxcsr);
+#endif
+    sg_grace_enter();
+    if (run->l->cooperative || run->cluster_size > 1)
+        sg_run_together(run, worker);
+    else
+        sg_run_apart(run, worker);
+    sg_grace_leave();
+#if defined(__x86_64__)
+    _mm_setcsr(save);
+#endif
+    if (begin)
+        __atomic_fetch_add(&run->cpu_ns, sg_profile_cpu() - begin, __ATOMIC_RELAXED);
+    sg_arena_trim();
+}
+
 /* ---- the pool ---- */
 
 /*
@@ -148,7 +171,7 @@ static void *pool_thread(void *arg)
             continue;
         }
         pthread_mutex_unlock(&pool.lock);
-        sg_run_part(r, worker);
+        run_part(r, worker);
         pthread_mutex_lock(&pool.lock);
         pool.idle++;
         spun = false;
@@ -239,7 +262,7 @@ static void run_all(struct sg_run *run)
         awaited = pool.spinning > 0;
     }
     pthread_mutex_unlock(&pool.lock);
-    sg_run_part(run, 0);
+    run_part(run, 0);
     if (run->nworkers <= 1)
         return;
     if (awaited && __atomic_load_n(&run->joined, __ATOMIC_RELAXED) == 1)
@@ -287,7 +310,7 @@ static bool run_clusters(struct sg_run *run)
 
 static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
 {
-    struct sg_run run = {.l = l, .k = l->kernel};
+    struct sg_run run = {.l = l, .k = l->kernel, .op_name = sg_op_name};
     struct sg_diag diag;
     int r;
 
@@ -332,21 +355,4 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
 int sg_exec_launch(const struct sg_launch *l, struct sg_fault *fault)
 {
     return sg_run_tree(l, fault, run_grid);
-}
-
-void sg_run_print(struct sg_cta *c, const char *text, size_t len, bool error)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const struct sg_launch *l = c->run->l;
-
-    sg_grace_leave(); /* the receiver may block, and no device state is in use here */
-    pthread_mutex_lock(&lock);
-    if (error && l->print_error)
-        l->print_error(l->print_ctx, text, len);
-    else if (l->print)
-        l->print(l->print_ctx, text, len);
-    else
-        fwrite(text, 1, len, error ? stderr : stdout);
-    pthread_mutex_unlock(&lock);
-    sg_grace_enter();
 }

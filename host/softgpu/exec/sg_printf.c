@@ -5,6 +5,8 @@
  */
 #include "exec/printf.h"
 #include "exec/code.h"
+#include "exec/run.h"
+#include "memory/grace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -261,6 +263,24 @@ static int format_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lan
     return a.count;
 }
 
+/* Passes text to the launch's print (or print_error) function, one string at a time. */
+static void print_text(struct sg_cta *c, const char *text, size_t len, bool error)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct sg_launch *l = c->run->l;
+
+    sg_grace_leave(); /* the receiver may block, and no device state is in use here */
+    pthread_mutex_lock(&lock);
+    if (error && l->print_error)
+        l->print_error(l->print_ctx, text, len);
+    else if (l->print)
+        l->print(l->print_ctx, text, len);
+    else
+        fwrite(text, 1, len, error ? stderr : stdout);
+    pthread_mutex_unlock(&lock);
+    sg_grace_enter();
+}
+
 static inline uint64_t value64(struct sg_warp *w, uint32_t op, uint32_t lane)
 {
     uint64_t v;
@@ -280,7 +300,7 @@ int sg_vprintf(struct sg_warp *w, const struct sg_insn *in)
 
         if (n == -2)
             return SG_FAULTED;
-        sg_run_print(w->cta, o.text, o.len, false);
+        print_text(w->cta, o.text, o.len, false);
         cost += (uint64_t)o.len * PRINT_COST;
         ((int32_t *)(void *)(w->base[0] + in->d))[lane] = n;
     }
@@ -306,7 +326,7 @@ int sg_assertfail(struct sg_warp *w, const struct sg_insn *in)
                        func, w->cta->ctaid[0], w->cta->ctaid[1], w->cta->ctaid[2], w->tid[0][lane],
                        w->tid[1][lane], w->tid[2][lane], msg);
         if (len > 0)
-            sg_run_print(w->cta, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
+            print_text(w->cta, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
     }
     return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ASSERT,
                         "device-side assert triggered");

@@ -44,14 +44,27 @@ struct sg_children {
     uint64_t streams, rects;
 };
 
-/* ---- exec/cdp/sg_cdp_launch.c ---- */
+/* The last error of a thread. Errors are rare: a list. */
+struct sg_cdp_error {
+    struct sg_cdp_error *next;
+    u32 ctaid[3], tid[3], code;
+};
+
+/* ---- exec/cdp/sg_cdp_children.c ---- */
 
 /* Counts another child. Returns false if there are too many. Under the lock. */
 bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k);
+/* Takes the count of a child back. Under the lock. */
+void sg_cdp_uncount(struct sg_children *k);
+void sg_child_free(struct sg_child *c);
 /* The link to the waiting kernel, or operation on memory, with this buffer. NULL: none. Under the lock. */
 struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel);
 /* Stores code, unless it is 0, as the last error of the thread, and returns it. */
 u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code);
+/* The last error of the thread, 0: none. reset: it becomes 0. */
+u32 sg_cdp_last_error(struct sg_warp *w, u32 lane, bool reset);
+/* Writes n bytes, a multiple of 4, through the thread's pointer. Returns false after a fault. */
+bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n);
 
 /* 0 if the children of a grid may continue after `taken` instructions of the tree, else the error. For use between
    grids: a running grid checks its limits itself. */
@@ -62,10 +75,5 @@ int sg_cdp_may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
 /* Adds to *taken, for each row, the instructions that a kernel would need to store it. */
 int sg_cdp_run_memory(const struct sg_launch *l, struct sg_fault *fault, const struct sg_child *c,
                       uint64_t *taken);
-
-/* ---- exec/cdp/sg_cdp_query.c ---- */
-
-/* Writes n bytes, a multiple of 4, through the thread's pointer. Returns false after a fault. */
-bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n);
 
 #endif

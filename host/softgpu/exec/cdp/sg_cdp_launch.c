@@ -1,97 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Kernels that launch kernels. A grid keeps a list of the launches of its threads. When all its
- * blocks are done, the children run, each followed by its own children, with those of the tail
- * stream last; then the grid is complete, as defined by the guide. A kernel cannot wait for a child
- * (CUDA 12 has no such call), so programs cannot distinguish this from children that run
- * concurrently.
- */
+/* Kernels that launch kernels: the calls, whose launches exec/cdp/sg_cdp_tree.c runs. */
 #include "exec/cdp/cdp.h"
 #include "exec/heap.h"
 #include "exec/code.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX 24u /* CUDA: grids within grids */
-#define PENDING_DEFAULT 2048u
-/* threads per grid with a stored last error: the list is searched linearly */
-#define ERRORS_MAX 4096u
-
-/* The last error of a thread. Errors are rare: a list. */
-struct sg_cdp_error {
-    struct sg_cdp_error *next;
-    u32 ctaid[3], tid[3], code;
-};
-
-bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k)
-{
-    const u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
-
-    if (k->n >= limit || __atomic_load_n(k->total, __ATOMIC_RELAXED) >= SG_PENDING_LAUNCHES_MAX)
-        return false;
-    __atomic_add_fetch(k->total, 1, __ATOMIC_RELAXED);
-    k->n++;
-    return true;
-}
-
-static void uncount_child(struct sg_children *k)
-{
-    __atomic_sub_fetch(k->total, 1, __ATOMIC_RELAXED);
-    k->n--;
-}
-
-static bool is_of(const struct sg_cdp_error *e, const struct sg_warp *w, u32 lane)
-{
-    for (int i = 0; i < 3; i++)
-        if (e->ctaid[i] != w->cta->ctaid[i] || e->tid[i] != w->tid[i][lane])
-            return false;
-    return true;
-}
-
-u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code)
-{
-    struct sg_children *k = w->cta->launch->children;
-    struct sg_cdp_error *e;
-
-    if (!code)
-        return 0;
-    pthread_mutex_lock(&k->lock);
-    for (e = k->errors; e && !is_of(e, w, lane); e = e->next)
-        ;
-    if (!e && k->nerrors < ERRORS_MAX && (e = calloc(1, sizeof(*e))) != NULL) {
-        for (int i = 0; i < 3; i++) {
-            e->ctaid[i] = w->cta->ctaid[i];
-            e->tid[i] = w->tid[i][lane];
-        }
-        e->next = k->errors;
-        k->errors = e;
-        k->nerrors++;
-    }
-    if (e)
-        e->code = code;
-    pthread_mutex_unlock(&k->lock);
-    return code;
-}
 
 static int last_errors(struct sg_warp *w, const struct sg_insn *in, bool reset)
 {
-    struct sg_children *k = w->cta->launch->children;
     u32 *d = DST(u32, d);
 
-    pthread_mutex_lock(&k->lock);
-    for (u32 m = w->mask; m; m &= m - 1) {
-        const u32 i = (u32)__builtin_ctz(m);
-        struct sg_cdp_error *e = k->errors;
-
-        while (e && !is_of(e, w, i))
-            e = e->next;
-        d[i] = e ? e->code : 0;
-        if (e && reset)
-            e->code = 0;
-    }
-    pthread_mutex_unlock(&k->lock);
+    for (u32 m = w->mask; m; m &= m - 1)
+        d[__builtin_ctz(m)] = sg_cdp_last_error(w, (u32)__builtin_ctz(m), reset);
     return SG_NEXT;
 }
 
@@ -163,14 +86,6 @@ HANDLER(cdp_error_name)
     return error_texts(w, in, true);
 }
 
-static void child_free(struct sg_child *c)
-{
-    if (c->kernel && c->buffer)
-        sg_heap_free(c->buffer);
-    free(c->params);
-    free(c);
-}
-
 static bool shape_ok(const u32 grid[3], const u32 block[3], const u32 cluster[3])
 {
     for (int k = 0; k < 3 && cluster[0]; k++)
@@ -208,7 +123,7 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     } else {
         c->buffer = sg_heap_alloc(kernel->param_bytes ? kernel->param_bytes : 1);
         if (!c->buffer)
-            uncount_child(k);
+            sg_cdp_uncount(k);
     }
     if (c->buffer) {
         c->next = k->waiting;
@@ -220,14 +135,6 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
         return 0;
     }
     return c->buffer;
-}
-
-struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel)
-{
-    for (struct sg_child **p = &k->waiting; *p; p = &(*p)->next)
-        if ((*p)->buffer == buffer && !(*p)->kernel == !kernel)
-            return p;
-    return NULL;
 }
 
 static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
@@ -295,11 +202,11 @@ static uint64_t child_set_shared(const struct sg_launch *l, uint64_t buffer, u32
     }
     if (*code) {
         *p = c->next;
-        uncount_child(k);
+        sg_cdp_uncount(k);
     }
     pthread_mutex_unlock(&k->lock);
     if (*code)
-        child_free(c);
+        sg_child_free(c);
     return *code ? 0 : buffer;
 }
 
@@ -390,94 +297,6 @@ HANDLER(cdp_stream_end)
         d[i] = sg_cdp_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
     }
     return SG_NEXT;
-}
-
-void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
-{
-    *l->children->taken += instructions + 1;
-}
-
-int sg_cdp_may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken)
-{
-    bool late = l->max_instructions && taken >= l->max_instructions;
-
-    if (!late && !(l->abort_flag && *l->abort_flag))
-        return 0;
-    memset(fault, 0, sizeof(*fault));
-    fault->result = late ? SG_ERR_TIMEOUT : SG_ERR_FAILED;
-    snprintf(fault->message, sizeof(fault->message), "%s, before what a kernel launched has ended",
-             late ? "the launch took too many instructions" : "the launch was aborted");
-    return fault->result;
-}
-
-static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-                             u32 *total, uint64_t *taken);
-
-static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid,
-                        struct sg_children *k, bool tail)
-{
-    int r = 0;
-
-    for (struct sg_child *c = k->first; c && !r; c = c->next) {
-        struct sg_launch one = *l;
-
-        if (c->tail != tail)
-            continue;
-        r = sg_cdp_may_go_on(l, fault, *k->taken);
-        if (r)
-            break;
-        if (!c->kernel) {
-            r = sg_cdp_run_memory(l, fault, c, k->taken);
-            continue;
-        }
-        one.kernel = c->kernel;
-        memcpy(one.grid, c->grid, sizeof(one.grid));
-        memcpy(one.block, c->block, sizeof(one.block));
-        one.dynamic_shared = c->dynamic;
-        one.params = c->params;
-        memset(one.cluster, 0, sizeof(one.cluster)); /* use the kernel's own size */
-        one.cooperative = false;
-        r = run_with_children(&one, fault, grid, k->depth + 1, k->total, k->taken);
-    }
-    return r;
-}
-
-static int run_with_children(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-                             u32 *total, uint64_t *taken)
-{
-    struct sg_children k = {.depth = depth, .total = total, .taken = taken};
-    struct sg_launch with = *l;
-    int r;
-
-    k.last = &k.first;
-    pthread_mutex_init(&k.lock, NULL);
-    with.children = &k;
-    if (l->max_instructions) /* the caller has checked that launches are left */
-        with.max_instructions = l->max_instructions - *taken;
-    r = grid(&with, fault);
-    if (!r && k.first)
-        r = run_children(l, fault, grid, &k, false);
-    if (!r && k.first)
-        r = run_children(l, fault, grid, &k, true);
-    __atomic_sub_fetch(total, k.n, __ATOMIC_RELAXED);
-    for (struct sg_child *c; (c = k.first ? k.first : k.waiting) != NULL; child_free(c)) {
-        if (k.first)
-            k.first = c->next;
-        else
-            k.waiting = c->next;
-    }
-    for (struct sg_cdp_error *e; (e = k.errors) != NULL; free(e))
-        k.errors = e->next;
-    pthread_mutex_destroy(&k.lock);
-    return r;
-}
-
-int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid)
-{
-    uint64_t taken = 0;
-    u32 total = 0;
-
-    return run_with_children(l, fault, grid, 0, &total, &taken);
 }
 
 #include "exec/table/rows.h"

@@ -3,23 +3,6 @@
 #include "exec/cdp/cdp.h"
 #include "exec/code.h"
 
-#include <string.h>
-
-bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n)
-{
-    const u32 unit = n % 8 ? 4 : 8;
-
-    for (u32 i = 0; i < n; i += 4) {
-        u32 local = 0;
-        void *p = sg_resolve(w, in, lane, SG_SP_GENERIC, at + i, 4, i ? 4 : unit, true, &local);
-
-        if (!p)
-            return false;
-        memcpy(local ? sg_local_word(w, lane, local - 1) : p, (const u8 *)from + i, 4);
-    }
-    return true;
-}
-
 /* The kernel at an address of device code. NULL: none. */
 static struct sg_kernel *kernel_at(const struct sg_launch *l, u64 address)
 {

@@ -8,45 +8,13 @@
 #include "exec/code.h"
 #include "exec/run.h"
 
-/* Adds n to the number of arrived threads in all blocks; each block stores the sum for native
-   code. */
-static void count_arrivals(struct sg_cta *c, u32 n)
-{
-    for (u32 r = 0; r < c->cluster_size; r++)
-        sg_cluster_block(c, r)->cluster_arrived += n;
-}
-
-void sg_cluster_check(struct sg_cta *c)
-{
-    u32 alive = 0;
-
-    if (!c->cluster_arrived)
-        return;
-    for (u32 r = 0; r < c->cluster_size; r++)
-        alive += sg_cluster_block(c, r)->alive;
-    if (c->cluster_arrived < alive)
-        return;
-    for (u32 r = 0; r < c->cluster_size; r++) {
-        struct sg_cta *x = sg_cluster_block(c, r);
-
-        x->cluster_arrived = 0;
-        for (u32 k = 0; k < x->nwarps; k++)
-            x->warps[k].cluster_in = 0;
-    }
-}
-
-void sg_cluster_leave(struct sg_cta *c, u32 threads)
-{
-    count_arrivals(c, 0 - threads);
-}
-
 HANDLER(cluster_arrive)
 {
     const u32 fresh = w->mask & ~w->cluster_in;
 
     (void)in;
     w->cluster_in |= fresh;
-    count_arrivals(w->cta, (u32)__builtin_popcount(fresh));
+    sg_cluster_arrive(w->cta, (u32)__builtin_popcount(fresh));
     sg_cluster_check(w->cta);
     return SG_NEXT;
 }
