@@ -79,6 +79,9 @@ SG_EXEC_C := \
 	ptx/sg_ptx_operands.c \
 	ptx/sg_ptx_scope.c \
 	ptx/sg_ptx_source.c \
+	ptx/select/sg_select_access.c \
+	ptx/select/sg_select_arguments.c \
+	ptx/select/sg_select_atom.c \
 	ptx/select/sg_select_bulk.c \
 	ptx/select/sg_select_cdp.c \
 	ptx/select/sg_select_control.c \
@@ -91,6 +94,7 @@ SG_EXEC_C := \
 	ptx/select/sg_select_space.c \
 	ptx/select/sg_select_memory.c \
 	ptx/select/sg_select_mma.c \
+	ptx/select/sg_select_mma_operands.c \
 	ptx/select/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
 	ptx/select/sg_select_texture.c \

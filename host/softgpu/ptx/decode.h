@@ -231,6 +231,9 @@ struct sg_dec {
 
     uint32_t nsregs;
 
+    /* sg_dec_body(), for calls that expand a function or decode it: it comes after the selection of calls. */
+    int (*read_body)(struct sg_dec *d, const char *p, const char *end, uint32_t line);
+
     /* The function being expanded. */
     uint32_t depth;
     uint32_t call_stack[SG_MAX_CALL_DEPTH];
@@ -299,6 +302,8 @@ uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 /* The two halves of operand i, a 128-bit register or {low, high}. */
 int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
+/* The address of an offset in the frame, as an operand. */
+uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 /* ---- names (ptx/sg_ptx_scope.c) ---- */
 int sg_scope_open(struct sg_dec *d); /* the caller checks for room */
 void sg_scope_close(struct sg_dec *d);
@@ -363,9 +368,11 @@ struct sg_call {
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
 bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
 /* An argument as a register, wherever it is stored; the destination of a result
-   (ptx/select/sg_select_control.c). */
+   (ptx/select/sg_select_arguments.c). */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
+/* The operation that copies a register of type t. */
+enum sg_op sg_call_mov(enum sg_type t);
 /* Loads or stores a scalar in local memory at an offset in the frame; returns the instruction. */
 uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset);
 /* ---- functions that are called, not expanded (ptx/sg_ptx_calls.c) ---- */
@@ -377,8 +384,6 @@ uint32_t sg_stack_save(struct sg_dec *d);
 void sg_stack_restore(struct sg_dec *d, uint32_t saved);
 int sg_emit_alloca(struct sg_dec *d); /* alloca, stacksave, stackrestore */
 int sg_call_bodies(struct sg_dec *d); /* emitted after the kernel's own code */
-/* The address of an offset in the frame, as an operand. */
-uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
 int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
 /* canonicalises NaNs whose bits are inspected (ptx/sg_ptx_canonical.c) */

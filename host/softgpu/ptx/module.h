@@ -173,7 +173,7 @@ struct sg_func {
     bool explicit_cluster;
     int32_t alias;   /* funcs[] index or -1 */
     uint32_t kernel; /* kernels[] index + 1, 0: none */
-    bool taken;      /* its address is taken somewhere; see sg_module_find_taken() */
+    bool taken;      /* its address is taken somewhere; see module_find_taken() */
 };
 
 /* A place in a cubin's initial values (m->text) that holds the address of a variable. */
@@ -210,9 +210,6 @@ struct sg_module {
     struct sg_data_reloc *data_relocs;
     uint32_t ndata_relocs, cap_data_relocs;
 };
-
-/* Marks the functions whose address is taken by an initialiser or a mov (ptx/sg_ptx_initialisers.c). */
-void sg_module_find_taken(struct sg_module *m);
 
 /* Writes the initial values of a cubin's variables (ptx/sg_ptx_cubin.c). */
 void sg_sass_init_globals(struct sg_module *m);
@@ -253,8 +250,6 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 void sg_func_clear(struct sg_func *f);
 
 extern const struct sg_kernel_ops sg_kernel_ops;
-/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` or `column` set (ptx/sg_ptx_body.c). */
-int sg_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag);
 void sg_code_free(struct sg_code *c);
 /* The address or handle to store, without the addend; 0: not known yet. */
 uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r);

@@ -19,18 +19,6 @@
 
 #define MAX_PROCS 4096
 
-uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
-{
-    uint32_t t = sg_temp(d, SG_TY_U32), x;
-
-    sg_emit(d, SG_OP_add_b32, t, sg_sreg(d, SG_SR_FRAME), sg_const32(d, (uint32_t)offset), NONE);
-    if (!wide)
-        return t;
-    x = sg_temp(d, SG_TY_U64);
-    sg_emit(d, SG_OP_cvt_u64_u32, x, t, NONE, NONE);
-    return x;
-}
-
 /* Places parameters and results at the start of the frame. Returns the end. */
 static uint32_t place_parameters(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_t *offset)
 {
@@ -279,7 +267,7 @@ static int decode_function(struct sg_dec *d, uint32_t index)
         return d->err;
     sg_place_label(d, d->procs[index].label);
     transfer_registers(d, f->params, f->nparams, offset, reg, false);
-    if (d->err || sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
+    if (d->err || d->read_body(d, f->body, f->body_end - 1, f->body_line))
         return d->err;
     if (end != NONE)
         sg_place_label(d, end);

@@ -38,6 +38,18 @@ static uint32_t const_of(struct sg_dec *d, uint8_t kind, uint64_t imm, enum sg_t
     return sg_const32(d, u);
 }
 
+uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
+{
+    uint32_t t = sg_temp(d, SG_TY_U32), x;
+
+    sg_emit(d, SG_OP_add_b32, t, sg_sreg(d, SG_SR_FRAME), sg_const32(d, (uint32_t)offset), SG_OPND_NONE);
+    if (!wide)
+        return t;
+    x = sg_temp(d, SG_TY_U64);
+    sg_emit(d, SG_OP_cvt_u64_u32, x, t, SG_OPND_NONE, SG_OPND_NONE);
+    return x;
+}
+
 static uint32_t symbol_base(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
 {
     bool wide = sg_class_of(t) == SG_C_64;

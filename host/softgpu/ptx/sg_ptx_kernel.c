@@ -1,17 +1,187 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels: decoding at first use, and their attributes. */
+#define _GNU_SOURCE /* memmem */
 #include "jit/jit.h"
+#include "ptx/decode.h"
 #include "ptx/module.h"
 
+#include <ctype.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- decoding ---- */
+
+static void dec_free(struct sg_dec *d)
+{
+    free(d->vregs);
+    free(d->insns);
+    free(d->metas);
+    sg_sym_free(&d->symtab);
+    free(d->ranges);
+    for (uint32_t i = 0; i < d->nnames; i++)
+        free(d->names[i]);
+    free(d->names);
+    free(d->lvars);
+    free(d->labels);
+    free(d->defs);
+    free(d->named);
+    free(d->lists);
+    free(d->procs);
+    free(d->sites);
+    free(d->shared_offset);
+    free(d->pool_hash);
+}
+
+static bool text_has(const char *p, const char *end, const char *what)
+{
+    return memmem(p, (size_t)(end - p), what, strlen(what)) != NULL;
+}
+
+/* Operations whose results depend on the mode of denormals, by the part before the first '.'. */
+static bool has_mode(const char *name, size_t n)
+{
+    static const char *const names[] = {"abs", "add", "cos", "cvt",  "div",  "ex2",  "fma",
+                                        "lg2", "mad", "max", "min",  "mul",  "neg",  "rcp",
+                                        "set", "sin", "sub", "setp", "sqrt", "tanh", "rsqrt"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == n && !memcmp(names[i], name, n))
+            return true;
+    return false;
+}
+
+static bool is_word(char ch)
+{
+    return isalnum((unsigned char)ch) || ch == '_' || ch == '.' || ch == '%' || ch == '$';
+}
+
+/*
+ * True if most of a function's floating-point instructions flush denormals. The kernel then runs in that
+ * mode, and only the rest change it: kernels often have a few instructions of one kind (ex2.approx.ftz) among
+ * many of the other.
+ */
+static bool flushes_most(const char *p, const char *end)
+{
+    size_t flushing = 0, keeping = 0;
+
+    while (p < end) {
+        const char *word = p, *dot;
+
+        while (p < end && is_word(*p))
+            p++;
+        if (p == word) {
+            p++;
+            continue;
+        }
+        dot = memchr(word, '.', (size_t)(p - word));
+        if (!dot || !has_mode(word, (size_t)(dot - word)))
+            continue;
+        if (text_has(dot, p, ".ftz"))
+            flushing++;
+        else if (text_has(dot, p, ".f32") || text_has(dot, p, ".f64"))
+            keeping++;
+    }
+    return flushing > keeping;
+}
+
+static int decode_body(struct sg_dec *d, const struct sg_func *f)
+{
+    struct sg_code *c = d->code;
+
+    d->next_frame = 1;
+    sg_scope_open(d);
+    d->ftz = flushes_most(f->body, f->body_end);
+    c->mxcsr = 0x1f80u | (d->ftz ? 0x8040u : 0);
+    d->shared_offset = malloc((d->m->nshared + 1) * sizeof(uint32_t));
+    if (!d->shared_offset)
+        return sg_dec_nomem(d);
+    memset(d->shared_offset, 0xff, (d->m->nshared + 1) * sizeof(uint32_t));
+    for (uint32_t i = 0; i < f->nparams; i++)
+        if (sg_scope_define(d, f->params[i].name, f->params[i].len, SG_K_PARAM, i))
+            return d->err;
+    d->call_stack[d->depth++] = d->k->func;
+    if (sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
+        return d->err;
+    sg_emit(d, SG_OP_exit, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE);
+    if (d->err)
+        return d->err;
+    d->metas[d->ninsns - 1].ctl = SG_CT_EXIT;
+    if (sg_call_bodies(d))
+        return d->err;
+    c->static_shared = d->shared_bytes;
+    c->dynamic_base = (d->shared_bytes + 15) & ~15u;
+    for (uint32_t i = 0; i < d->m->nshared; i++)
+        if (d->m->shared[i].unsized && d->m->shared[i].align > 16 && d->m->shared[i].align <= 4096)
+            c->dynamic_base = (c->dynamic_base + d->m->shared[i].align - 1) & ~(d->m->shared[i].align - 1);
+    c->local_bytes = (d->local_bytes + 15) & ~15u;
+    sg_resolve_dyn(d);
+    return sg_dec_flow(d);
+}
+
+/* Decodes a kernel; *large: refused because it is too large with its functions expanded. */
+static int decode_once(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag, bool apart,
+                       bool *large)
+{
+    const struct sg_func *f = &k->module->funcs[k->func];
+    struct sg_dec *d = calloc(1, sizeof(*d));
+    int r;
+
+    if (!d)
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
+    d->read_body = sg_dec_body;
+    d->m = k->module;
+    d->k = k;
+    d->code = code;
+    d->diag = diag;
+    d->apart = apart;
+    d->code->name = f->name;
+    r = decode_body(d, f);
+    *large = d->large;
+    if (r) {
+        sg_code_free(d->code);
+    } else {
+        d->code->insns = d->insns;
+        d->code->ninsns = d->ninsns;
+        d->insns = NULL;
+    }
+    dec_free(d);
+    free(d);
+    return r;
+}
+
+/* Decodes the body of a kernel into `code`, which is zero, or has only `rows` or `column` set. */
+static int kernel_decode(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
+{
+    struct sg_diag second;
+    const bool rows = code->rows, column = code->column;
+    bool large = false;
+    int r;
+
+    if (!sg_windows_init())
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "no address space for the memory windows");
+    /* Calls cost time, so functions are called only if necessary; then it is likely to be
+       necessary in all kernels of the module. */
+    if (!atomic_load_explicit(&k->module->large, memory_order_relaxed)) {
+        r = decode_once(k, code, diag, false, &large);
+        if (!r || !large)
+            return r;
+    }
+    memset(&second, 0, sizeof(second));
+    code->rows = rows;
+    code->column = column;
+    r = decode_once(k, code, &second, true, &large);
+    if (!r)
+        atomic_store_explicit(&k->module->large, true, memory_order_relaxed);
+    *diag = second;
+    return r;
+}
 
 /* Decodes a kernel without trusting the result: code that does not verify is refused. */
 static int decode_verified(struct sg_kernel *k, struct sg_code *code, struct sg_diag *diag)
 {
     char why[160];
-    int r = sg_decode(k, code, diag);
+    int r = kernel_decode(k, code, diag);
 
     if (r)
         return r;

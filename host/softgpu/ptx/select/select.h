@@ -130,8 +130,10 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
 /* The state space named by the modifiers; generic if none. Also skips cache hints, which have no
    effect here. */
 enum sg_space sg_take_space(struct sg_dec *d);
+/* Reads the modifiers that have no effect on accesses here. Returns true if the access may be part of a spin
+   loop. */
 bool sg_take_hints(struct sg_dec *d);
-/* ptx/select/sg_select_mma.c: an element type as the handlers of matrix products know it (exec/mma.h); -1: none. */
+/* ptx/select/sg_select_mma_operands.c: an element type as the handlers of matrix products know it (exec/mma.h); -1: none. */
 int sg_mma_type_of(enum sg_type t);
 /* Puts the n registers of operand i into the fields of an instruction; a single register needs no braces. */
 uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst);
@@ -148,7 +150,7 @@ int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t
 int sg_emit_bulk(struct sg_dec *d);
 int sg_emit_st_async(struct sg_dec *d);
 int sg_emit_red(struct sg_dec *d);
-int sg_emit_atom(struct sg_dec *d); /* ptx/select/sg_select_memory.c */
+int sg_emit_atom(struct sg_dec *d); /* ptx/select/sg_select_atom.c */
 int sg_emit_cluster_barrier(struct sg_dec *d);
 
 #endif

@@ -210,76 +210,6 @@ static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32
 
 #define MAX_INDIRECT 64 /* limit of functions that a call through a pointer may reach */
 
-uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset)
-{
-    uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
-    bool framed = d->proc != 0;
-    uint32_t f[5] = {reg, NONE, NONE, NONE, NONE}, i;
-    enum sg_op op;
-
-    if (size != 1u << lg) {
-        sg_dec_syntax(d, "%s: no argument or result of type .%s", d->oc.full, sg_type_name(t));
-        return 0;
-    }
-    f[1] = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
-    op = sg_family_op(store ? &sg_fam_st : &sg_fam_ld, SG_V_LOCAL,
-                      size == 8   ? SG_TY_B64
-                      : size == 4 ? SG_TY_B32
-                      : size == 2 ? SG_TY_U16
-                                  : SG_TY_U8);
-    i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
-    if (!d->err && framed)
-        d->insns[i].imm = offset;
-    if (!d->err)
-        d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) | SG_AUX_ADDR32;
-    return i;
-}
-
-/* An argument as a register, wherever it is stored. */
-uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
-{
-    struct sg_opel el = {o->kind, o->v, o->imm};
-    uint32_t r;
-
-    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
-        if (d->lvars[o->v].size < sg_type_size(t)) {
-            sg_dec_syntax(d, "call: argument '%.*s' is too small", (int)o->name_len, o->name);
-            return SG_OPND_CONST;
-        }
-        r = sg_temp(d, t);
-        sg_ldst_local(d, false, t, r, d->lvars[o->v].offset);
-        return r;
-    }
-    if (o->kind == SG_O_SYM)
-        return sg_sym_address(d, o, t);
-    if (o->kind != SG_O_REG && o->kind != SG_O_IMM && o->kind != SG_O_F32 && o->kind != SG_O_F64) {
-        sg_dec_syntax(d, "call: bad argument");
-        return SG_OPND_CONST;
-    }
-    return sg_src_el(d, &el, t);
-}
-
-static enum sg_op mov_of(enum sg_type t)
-{
-    return sg_class_of(t) == SG_C_64     ? SG_OP_mov_b64
-           : sg_class_of(t) == SG_C_PRED ? SG_OP_mov_pred
-                                         : SG_OP_mov_b32;
-}
-
-int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
-{
-    struct sg_opel el = {o->kind, o->v, o->imm};
-
-    if (o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared) {
-        if (d->lvars[o->v].size < sg_type_size(t))
-            return sg_dec_syntax(d, "call: return value does not fit");
-        sg_ldst_local(d, true, t, reg, d->lvars[o->v].offset);
-    } else {
-        sg_emit(d, mov_of(t), sg_dst_el(d, &el, t), reg, NONE, NONE);
-    }
-    return d->err;
-}
-
 /* Functions that CUDA itself provides to device code: those of sg_is_builtin(). */
 static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
@@ -399,8 +329,8 @@ static int expand_call(struct sg_dec *d, uint32_t func, struct sg_call *c)
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
         bind_parameter(d, &f->params[i], &c->args[i], false, &reg, &place);
         if (reg != NONE && !d->err)
-            sg_emit(d, mov_of(f->params[i].type), reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE,
-                    NONE);
+            sg_emit(d, sg_call_mov(f->params[i].type), reg, sg_call_arg(d, &c->args[i], f->params[i].type),
+                    NONE, NONE);
     }
     for (uint32_t i = 0; i < f->nrets && !d->err; i++)
         bind_parameter(d, &f->rets[i], &c->rets[i], true, &ret_regs[i], &places[i]);
@@ -410,7 +340,7 @@ static int expand_call(struct sg_dec *d, uint32_t func, struct sg_call *c)
     if (memmem(f->body, (size_t)(f->body_end - f->body), "alloca", 6))
         stack = sg_stack_save(d); /* its allocations end with it */
     if (!d->err)
-        sg_dec_body(d, f->body, f->body_end - 1, f->body_line);
+        d->read_body(d, f->body, f->body_end - 1, f->body_line);
     if (!d->err)
         sg_place_label(d, label);
     if (stack != NONE)
@@ -461,6 +391,53 @@ static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, cons
     return true;
 }
 
+static void take_address(struct sg_module *m, const struct sg_tok *t)
+{
+    struct sg_sym *y = t->kind == SG_T_ID ? sg_sym_find(&m->symtab, 0, t->s, t->len) : NULL;
+
+    if (y && y->kind == SG_K_FUNC)
+        m->funcs[y->index].taken = true;
+}
+
+static void take_moves(struct sg_module *m, const char *opcode)
+{
+    const char *p = m->text, *end = m->text + m->len;
+
+    while ((p = memmem(p, (size_t)(end - p), opcode, strlen(opcode)))) {
+        struct sg_lex l;
+
+        p += strlen(opcode);
+        /* destination , source; the bound keeps a text full of comments from costing n^2 */
+        sg_lex_init(&l, p, end - p > 512 ? p + 512 : end, 1);
+        sg_lex_next(&l);
+        if (!sg_tok_is(&l, ','))
+            continue;
+        sg_lex_next(&l);
+        take_address(m, &l.tok);
+    }
+}
+
+/* Marks the functions whose address is taken by an initialiser or a mov. */
+static void module_find_taken(struct sg_module *m)
+{
+    pthread_mutex_lock(&m->lock);
+    if (!m->taken_known) {
+        for (uint32_t i = 0; i < m->nvars; i++) {
+            struct sg_lex l;
+
+            if (!m->vars[i].init || sg_type_size(m->vars[i].type) != 8)
+                continue;
+            sg_lex_init(&l, m->vars[i].init, m->text + m->len, 1);
+            for (; l.tok.kind != SG_T_EOF && !sg_tok_is(&l, ';'); sg_lex_next(&l))
+                take_address(m, &l.tok);
+        }
+        take_moves(m, "mov.u64");
+        take_moves(m, "mov.b64");
+        m->taken_known = true;
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
 /* Call through a pointer: compares it with each function of this signature in turn. */
 static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
 {
@@ -468,7 +445,7 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
 
     if (d->vregs[reg].cls != SG_C_64)
         return sg_dec_syntax(d, "call: a function pointer needs 64 bits");
-    sg_module_find_taken(d->m);
+    module_find_taken(d->m);
     for (uint32_t i = 0; i < d->m->nfuncs && !d->err; i++) {
         uint32_t next;
 
