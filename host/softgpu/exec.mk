@@ -28,12 +28,16 @@ SG_EXEC_C := \
 	jit/avx2/sg_avx2_lower.c \
 	jit/avx2/sg_avx2_masks.c \
 	jit/avx2/sg_avx2_move.c \
+	jit/avx2/sg_avx2_operands.c \
 	jit/avx2/sg_avx2_registers.c \
 	jit/avx2/sg_avx2_width.c \
 	jit/avx2/sg_avx2_windows.c \
+	jit/sg_jit_base.c \
+	jit/sg_jit_block.c \
 	jit/sg_jit_code_memory.c \
 	jit/sg_jit_compile.c \
 	jit/sg_jit_flow.c \
+	jit/memory/sg_jit_access.c \
 	jit/memory/sg_jit_global_checks.c \
 	jit/sg_jit_late.c \
 	jit/sg_jit_liveness.c \
@@ -43,6 +47,7 @@ SG_EXEC_C := \
 	jit/memory/sg_jit_affine.c \
 	jit/memory/sg_jit_affine_code.c \
 	jit/memory/sg_jit_sums.c \
+	jit/memory/sg_jit_sum_ops.c \
 	jit/sg_jit_ops.c \
 	jit/sg_jit_ops_approx.c \
 	jit/sg_jit_ops_compare.c \

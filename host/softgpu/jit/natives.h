@@ -5,6 +5,9 @@
 
 #include "jit/state.h"
 
+/* By operation; NULL or without an emitter: none. */
+extern const struct jop *const sg_jit_natives[SG_OP_COUNT];
+
 #define N(name) extern const struct jop sg_native_##name;
 #define N512(name) extern const struct jop sg_native_avx512_##name;
 #include "jit/natives.def"

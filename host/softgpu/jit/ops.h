@@ -22,12 +22,15 @@
 
 /*
  * Defines the native code `name`, which is in jit/natives.def: an emitter and its argument. NATIVE_MODELESS: with
- * neither MODAL nor NO_MODE it does not read MXCSR. NATIVE_AVX512: rows name it as avx512(name).
+ * neither MODAL nor NO_MODE it does not read MXCSR. NATIVE_LOAD: a load of global memory. NATIVE_AVX512: rows name it as avx512(name).
  */
-#define NATIVE(name, emit, arg) const struct jop sg_native_##name = {emit, arg, false, false}
+#define NATIVE(name, emit, arg) const struct jop sg_native_##name = {emit, arg, false, false, false}
 #define NATIVE_MODELESS(name, emit, arg) \
-    const struct jop sg_native_##name = {emit, arg, !((arg) & (MODAL | NO_MODE)), false}
-#define NATIVE_AVX512(name, emit, arg) const struct jop sg_native_avx512_##name = {emit, arg, false, true}
+    const struct jop sg_native_##name = {emit, arg, !((arg) & (MODAL | NO_MODE)), false, false}
+#define NATIVE_LOAD(name, arg) \
+    const struct jop sg_native_##name = {sg_jit_load_global, arg, false, false, true}
+#define NATIVE_AVX512(name, emit, arg) \
+    const struct jop sg_native_avx512_##name = {emit, arg, false, true, false}
 
 static inline struct vop sg_vop_of(u32 arg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compiles the blocks of a kernel. Within a block, chunks of 64 bytes of the register file live in
+ * Compiles a kernel, block by block (jit/sg_jit_block.c). Within a block, chunks of 64 bytes of the register file live in
  * vector registers (jit/sg_jit_registers.c); they are written back at its end unless no later instruction
  * reads them (jit/sg_jit_liveness.c).
  */
@@ -18,7 +18,6 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool available, use_avx2, use_fp16;
-struct jit_ctl sg_jit_ctl;
 
 /* gcc 12 and clang 14 do not both have a name for it. */
 static bool has_f16c(void)
@@ -64,6 +63,7 @@ static void init_compiler(void)
     sg_jit_ctl.bar[2] = sg_op_fn(SG_OP_bar_red_popc);
     sg_jit_ctl.bar[3] = sg_op_fn(SG_OP_bar_red_and);
     sg_jit_ctl.bar[4] = sg_op_fn(SG_OP_bar_red_or);
+    sg_jit_table = sg_jit_natives;
     available = sg_native_on = true;
 }
 
@@ -78,38 +78,7 @@ bool sg_jit_available(void)
     return available;
 }
 
-bool sg_jit_room(struct buf *b)
-{
-    const size_t twice = b->cap ? b->cap * 2 : 65536, cap = twice < b->max ? twice : b->max;
-    u8 *p = b->failed || cap <= b->cap ? NULL : realloc(b->p, cap);
-
-    if (!p) {
-        b->failed = true;
-        return false;
-    }
-    b->p = p;
-    b->cap = cap;
-    return true;
-}
-
-bool sg_jit_claim(struct jit *j, size_t bytes)
-{
-    if (!j->b.failed && bytes <= j->table_room)
-        j->table_room -= bytes;
-    else
-        j->b.failed = true;
-    return !j->b.failed;
-}
-
 /* ---- blocks ---- */
-
-static bool is_bar(sg_fn fn)
-{
-    for (u32 k = 0; k < 5; k++)
-        if (fn == sg_jit_ctl.bar[k])
-            return true;
-    return false;
-}
 
 static bool is_exit_if(sg_fn fn)
 {
@@ -128,7 +97,7 @@ static void find_leaders(struct jit *j)
         if (sg_jit_is_branch(in->fn)) {
             j->leader[(u32)((s64)i + in->imm)] = 1;
             j->leader[i + 1] = 1;
-        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx ||
+        } else if (sg_jit_is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx ||
                    in->fn == sg_jit_ctl.exit) {
             j->leader[i + 1] = 1;
         } else if (sg_jit_is_span(in->fn)) {
@@ -147,140 +116,6 @@ static void find_leaders(struct jit *j)
         for (u32 e = k + n; k < e && k < c->ntargets; k++)
             j->leader[c->targets[k]] = 1;
     }
-}
-
-/* cvt of f16 or an integer to f32 neither takes nor gives denormals: only rounding matters. */
-static bool harmless_mode(const struct sg_insn *in)
-{
-    return in->aux == 1 && (in->imm & 0x6000) == 0;
-}
-
-static u32 one_insn(struct jit *j, u32 i)
-{
-    const struct sg_insn *in = &j->code->insns[i];
-    const struct jop *o;
-    bool pure = false;
-
-    j->cur = i;
-    if (j->affine && sg_jit_affine_insn(j, i))
-        return 1;
-    if (in->fn == sg_jit_ctl.join || in->fn == sg_jit_ctl.ext || (in->fn == sg_jit_ctl.wsync && !j->masked))
-        return 1; /* all lanes are here */
-    if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
-        o = sg_jit_find(in[1].fn, &pure);
-        if (o && (o->arg & NO_MODE))
-            return 1;
-    }
-    if (in->fn == sg_jit_ctl.fpmode && sg_jit_mode(j, i))
-        return 1 + in->aux;
-    if (in->fn == sg_jit_ctl.flat) {
-        o = sg_jit_find(in[1].fn, &pure);
-        j->cur = i + 1;
-        if (o && sg_jit_emit(j, &in[1], o)) {
-            sg_jv_kill_flat(j);
-            sg_jv_unpin(j);
-            return 2;
-        }
-    }
-    if (sg_jit_is_span(in->fn)) {
-        sg_jit_generic(j, i, SG_JUMP);
-        sg_jit_still_low(j, i + 1 + in->aux);
-        return 1 + in->aux;
-    }
-    o = sg_jit_find(in->fn, &pure);
-    if (o && pure && (j->kill[i] & F_DEAD)) /* its result is never read */
-        return 1;
-    j->skip = 0;
-    if (!o || !sg_jit_emit(j, in, o))
-        sg_jit_generic(j, i, SG_NEXT);
-    else
-        sg_jv_kill_flat(j);
-    if (!o)
-        sg_jit_still_low(j, i + 1);
-    sg_jv_unpin(j);
-    return 1 + j->skip;
-}
-
-u32 sg_jit_insn(struct jit *j, u32 i)
-{
-    const u32 n = one_insn(j, i);
-
-    if (j->b.avx2)
-        sg_avx2_done(B(j), j->v.held);
-    return n;
-}
-
-static void compile_block(struct jit *j, u32 first)
-{
-    const struct sg_code *c = j->code;
-    struct buf *b = B(j);
-    u32 i = first;
-
-    sg_jv_forget(j);
-    j->ngroups = 0;
-    j->begin = first;
-    j->sincos = NO_KEY;
-    if (j->affine)
-        sg_jit_affine_begin(j);
-    while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {
-        const struct sg_insn *in = &c->insns[i];
-
-        if (sg_jit_is_branch(in->fn) || is_bar(in->fn) || in->fn == sg_jit_ctl.exit ||
-            in->fn == sg_jit_ctl.brx || (in->fn == sg_jit_ctl.join && j->masked))
-            sg_jit_set_mode(j, c->mxcsr);
-        if (sg_jit_is_branch(in->fn)) {
-            sg_jv_flush(j);
-            sg_jit_count(j, i + 1 - first);
-            if (in->fn == sg_jit_ctl.bra)
-                sg_jit_go_to(j, i, (u32)((s64)i + in->imm));
-            else
-                sg_jit_branch(j, i);
-            return;
-        }
-        if (is_bar(in->fn) || in->fn == sg_jit_ctl.exit) {
-            sg_jv_flush(j);
-            sg_jit_count(j, i + 1 - first);
-            if (in->fn == sg_jit_ctl.exit)
-                sg_jit_exit(j, i);
-            else
-                sg_jit_barrier(j, i);
-            return;
-        }
-        if (sg_jit_is_native_span(c, i)) {
-            sg_jit_set_mode(j, c->mxcsr);
-            sg_jv_flush(j);
-            sg_jit_count(j, i + 1 + in->aux - first);
-            sg_jit_predicated(j, i);
-            return;
-        }
-        if (in->fn == sg_jit_ctl.brx) { /* never comes back here */
-            sg_jit_count(j, i - first);
-            sg_jit_generic(j, i, SG_NEXT);
-            return;
-        }
-        if (in->fn == sg_jit_ctl.join && j->masked) {
-            sg_jv_flush(j);
-            sg_jit_check_waiting(j, i);
-        }
-        i += sg_jit_insn(j, i);
-    }
-    sg_jit_set_mode(j, c->mxcsr);
-    sg_jv_flush(j);
-    sg_jit_count(j, i - first);
-    if (i < c->ninsns)
-        sg_jit_jump_to(j, jmp(b), i);
-    else
-        sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
-}
-
-void sg_jit_block(struct jit *j, u32 first)
-{
-    if (!j->masked && sg_jit_affine_find(j, first)) {
-        sg_jit_affine_enter(j);
-        compile_block(j, first);
-        sg_jit_affine_leave(j, first);
-    }
-    compile_block(j, first);
 }
 
 static void emit_entry(struct jit *j)
@@ -360,15 +195,6 @@ static size_t compile_ahead(struct jit *j, const struct sg_ahead *a)
 }
 
 /* ---- a kernel ---- */
-
-void sg_jit_patterns(struct jit *j)
-{
-    for (u32 k = 0; k < j->npatterns; k++) {
-        patch(B(j), j->patterns[k].at, j->b.n);
-        for (u32 i = 0; i < 16; i++)
-            put8(B(j), j->patterns[k].bytes[i]);
-    }
-}
 
 /* common: receives the offsets of the common places. */
 static void compile_code(struct jit *j, size_t common[JIT_COMMON])

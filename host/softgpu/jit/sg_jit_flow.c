@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Native code: calls of handlers, instruction counting, branches, and the return to the run
-   loop. */
+/* Native code: calls of handlers, instruction counting, jumps, and the return to the run loop. */
 #include "jit/avx2/avx2.h"
 #include "jit/ops.h"
 
@@ -145,24 +144,6 @@ bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o)
     return done;
 }
 
-bool sg_jit_mode(struct jit *j, u32 i)
-{
-    const struct sg_insn *in = &j->code->insns[i];
-    const u32 own = j->mode;
-
-    for (u32 k = 1; k <= in->aux; k++) {
-        const struct jop *o = sg_jit_find(in[k].fn, NULL);
-
-        if (!o || !(o->arg & MODAL))
-            return false;
-    }
-    j->mode = (u32)in->imm;
-    for (u32 k = 1; k <= in->aux; k++)
-        sg_jit_insn(j, i + k);
-    j->mode = own;
-    return true;
-}
-
 void sg_jit_count(struct jit *j, u32 n)
 {
     alu_mem(B(j), true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, icount));
@@ -217,190 +198,17 @@ void sg_jit_go_to(struct jit *j, u32 from, u32 to)
     sg_jit_jump_to(j, jmp(b), to);
 }
 
-/* ---- conditional branches ---- */
-
-#define SMALL 96 /* instructions that are compiled again at a branch over them */
-
-/* True if the branch at i skips a single block of plain operations, which is then executed under
-   a mask instead of splitting the warp. */
-static bool jumps_over_little(const struct jit *j, u32 i, u32 to)
-{
-    const struct sg_code *c = j->code;
-
-    if (to <= i + 1 || to - i > SMALL)
-        return false;
-    for (u32 k = i + 1; k < to; k++) {
-        const struct sg_insn *x = &c->insns[k];
-
-        if (k > i + 1 && j->leader[k] == 1)
-            return false;
-        if (x->fn == sg_jit_ctl.flat) {
-            k++;
-            continue;
-        }
-        if (sg_jit_is_branch(x->fn) || (!sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join))
-            return false;
-    }
-    return true;
-}
-
-/* Sets w->mask and the state derived from it; RAX holds the lanes. */
-static void set_mask(struct jit *j)
-{
-    struct buf *b = B(j);
-
-    alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, mask));
-    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, alive));
-    put8(b, 0xf7); /* not ecx */
-    put8(b, 0xd1);
-    alu_reg(b, false, 0x09, RAX, RCX);
-    alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, wmask));
-}
-
-/* Compiles the code between i and `to` for the lanes of w->mask; `restore`: those of native_mask run
-   again behind it. */
-static void run_between(struct jit *j, u32 i, u32 to, u8 version, bool restore)
-{
-    const u8 before = j->masked;
-    struct buf *b = B(j);
-
-    j->masked = version;
-    sg_jv_forget(j);
-    j->ngroups = 0;
-    for (u32 k = i + 1; k < to;)
-        k += sg_jit_insn(j, k);
-    sg_jv_flush(j);
-    sg_jv_forget(j);
-    if (restore) {
-        alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
-        set_mask(j);
-    }
-    j->masked = before;
-    sg_jit_jump_to(j, jmp(b), to);
-}
-
-/*
- * The lanes in EAX jump to `to`; the other lanes run the code in between, then all continue at
- * `to`. Only valid while no lanes wait at or before `to`.
- */
-static void run_over(struct jit *j, u32 i, u32 to)
-{
-    const u8 masked = j->masked;
-    struct buf *b = B(j);
-    size_t waiting = 0, low;
-
-    if (masked) {
-        mov_imm64(b, RDX, sg_jit_place(j, to));
-        alu_mem(b, true, 0x3b, RDX, G_WARP, offsetof(struct sg_warp, min_wait));
-        waiting = jcc(b, JAE);
-    }
-    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
-    alu_mem(b, false, 0x89, RCX, G_WARP, offsetof(struct sg_warp, native_mask));
-    put8(b, 0xf7); /* not eax */
-    put8(b, 0xd0);
-    alu_reg(b, false, 0x21, RAX, RCX);
-    set_mask(j);
-    sg_jit_count(j, to - i - 1);
-    if (masked == JIT_LOW) {
-        run_between(j, i, to, JIT_LOW, true);
-    } else {
-        sg_jit_cmp_upper(j);
-        low = jcc(b, JE);
-        run_between(j, i, to, JIT_SOME, true);
-        land(b, low);
-        run_between(j, i, to, JIT_LOW, true);
-    }
-    j->masked = masked;
-    if (waiting)
-        land(b, waiting);
-}
-
-/* ---- instructions under a predicate ---- */
-
 bool sg_jit_is_native_span(const struct sg_code *c, u32 i)
 {
     const struct sg_insn *in = &c->insns[i];
 
-    if ((in->fn != sg_jit_ctl.pred_if && in->fn != sg_jit_ctl.pred_not) || !in->aux || in->aux > SMALL ||
-        i + 1 + in->aux >= c->ninsns)
+    if ((in->fn != sg_jit_ctl.pred_if && in->fn != sg_jit_ctl.pred_not) || !in->aux ||
+        in->aux > JIT_SPAN_MAX || i + 1 + in->aux >= c->ninsns)
         return false;
     for (u32 k = 1; k <= in->aux; k++)
         if (!sg_jit_find(in[k].fn, NULL))
             return false;
     return true;
-}
-
-void sg_jit_predicated(struct jit *j, u32 i)
-{
-    const struct sg_insn *in = &j->code->insns[i];
-    const u32 to = i + 1 + in->aux;
-    struct buf *b = B(j);
-    size_t none, all = 0;
-
-    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
-    if (in->fn == sg_jit_ctl.pred_not) {
-        put8(b, 0xf7); /* not eax */
-        put8(b, 0xd0);
-    }
-    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
-    alu_reg(b, false, 0x21, RAX, RCX);
-    none = jcc(b, JE);
-    if (!j->masked) {
-        alu_reg(b, false, 0x39, RAX, RCX);
-        all = jcc(b, JE);
-    }
-    alu_mem(b, false, 0x89, RCX, G_WARP, offsetof(struct sg_warp, native_mask));
-    set_mask(j);
-    run_between(j, i, to, j->masked == JIT_LOW ? JIT_LOW : JIT_SOME, true);
-    if (!j->masked) {
-        land(b, all);
-        run_between(j, i, to, JIT_ALL, false);
-    }
-    land(b, none);
-    sg_jit_jump_to(j, jmp(b), to);
-}
-
-void sg_jit_branch(struct jit *j, u32 i)
-{
-    const struct sg_insn *in = &j->code->insns[i];
-    const u32 to = (u32)((s64)i + in->imm);
-    struct buf *b = B(j);
-    const bool negated = in->fn == sg_jit_ctl.bra_not, over = jumps_over_little(j, i, to);
-    size_t none, all;
-
-    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
-    if (j->masked) {
-        alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
-        alu_reg(b, false, 0x21, RAX, RCX);
-    } else {
-        alu_reg(b, false, 0x85, RAX, RAX);
-    }
-    none = jcc(b, JE);
-    if (j->masked)
-        alu_reg(b, false, 0x39, RAX, RCX);
-    else
-        alu_imm(b, false, 7, RAX, SG_FULL);
-    all = jcc(b, JE);
-    if (over) {
-        if (negated) { /* the lanes in EAX stay */
-            put8(b, 0xf7);
-            put8(b, 0xd0);
-        }
-        run_over(j, i, to);
-    }
-    if (!over || j->masked) {
-        sg_jit_call_handler(j, i, ": lanes part"); /* some wait now */
-        alu_imm(b, false, 7, RAX, SG_JUMP);
-        sg_jit_jump_to(j, jcc(b, JE), JIT_RESUME);
-        alu_imm(b, false, 7, RAX, SG_RESCHED);
-        sg_jit_jump_to(j, jcc(b, JE), JIT_RESCHED);
-        sg_jit_jump_to(j, jmp(b), JIT_EXIT);
-    }
-    land(b, negated ? none : all);
-    sg_jit_go_to(j, i, to);
-    land(b, negated ? all : none);
-    sg_jit_check_waiting(j, i + 1);
-    sg_jit_jump_to(j, jmp(b), i + 1);
 }
 
 #endif

@@ -14,21 +14,9 @@ static const struct jop sg_native_none, sg_native_flow; /* nothing to emit for t
 static char named_none, named_flow;
 #define named_avx512(name) named_avx512_##name
 
-static const struct jop *const table[SG_OP_COUNT] = {
+const struct jop *const sg_jit_natives[SG_OP_COUNT] = {
 #define SG_ID(id, name, native) [SG_OP_##id] = sizeof(named_##native) ? &sg_native_##native : NULL,
 #include "exec/table/ids.h"
 };
-
-const struct jop *sg_jit_find(sg_fn fn, bool *pure)
-{
-    const struct sg_opdef *row = sg_op_def_of(fn);
-    const struct jop *o = row ? table[row->op] : &sg_native_none;
-
-    if (!o->emit)
-        return NULL;
-    if (pure)
-        *pure = sg_op_is_pure(row);
-    return o;
-}
 
 #endif

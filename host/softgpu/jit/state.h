@@ -168,6 +168,7 @@ struct jop {
     u32 arg;
     bool modeless; /* does not read MXCSR or leave the code */
     bool avx512;   /* not for AVX2 */
+    bool load;     /* sg_jit_load_global(): a load of global memory */
 };
 
 /* Handlers of control-flow instructions; filled by sg_jit_init(). */
@@ -182,6 +183,8 @@ static inline bool sg_jit_is_branch(sg_fn fn)
     return fn == sg_jit_ctl.bra || fn == sg_jit_ctl.bra_if || fn == sg_jit_ctl.bra_not;
 }
 
+/* sg_jit_natives, once sg_jit_init() has found that there is native code. */
+extern const struct jop *const *sg_jit_table;
 /* The native implementation of fn. NULL: call the handler. *pure (unless NULL): has no effect
    but its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
@@ -242,6 +245,8 @@ void sg_jit_patterns(struct jit *j); /* emits all patterns */
 /* Compiles instruction i, which is neither a branch nor an exit. Returns the number of
    instructions compiled. */
 u32 sg_jit_insn(struct jit *j, u32 i);
+bool sg_jit_is_bar(sg_fn fn); /* a barrier, which ends a block */
+#define JIT_SPAN_MAX 96 /* instructions that are compiled again at a branch over them, or under a predicate */
 
 /* ---- calls, branches, ways out (jit/sg_jit_flow.c) ---- */
 
@@ -264,11 +269,10 @@ static inline u64 sg_jit_place(const struct jit *j, u32 insn)
 bool sg_jit_is_span(sg_fn fn); /* marks a sequence of instructions that run as a unit */
 /*
  * True if i is a predicate over instructions that all have native forms; the instruction behind
- * them begins a block. sg_jit_predicated() compiles it, at the end of a block, with registers
+ * them begins a block. It is compiled at the end of a block, with registers
  * written back: the lanes whose predicate holds run these instructions.
  */
 bool sg_jit_is_native_span(const struct sg_code *c, u32 i);
-void sg_jit_predicated(struct jit *j, u32 i);
 /* Makes the jump at `at` go to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
 /* The block of instruction insn begins here: removes a jump to it that stands just before. */
@@ -285,9 +289,6 @@ void sg_jit_set_mode(struct jit *j, u32 mode);
 /* Emits the native form of an instruction in j->mode. Returns false if the handler must be
    called. */
 bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o);
-/* Compiles "fpmode" at i and its instructions. Returns false, with nothing emitted, if an
-   instruction does not support modes natively. */
-bool sg_jit_mode(struct jit *j, u32 i);
 /* Calls the handler with all registers written back; leaves the code unless it returns good. */
 void sg_jit_generic(struct jit *j, u32 i, u32 good);
 /* After an instruction that may add lanes: leaves to instruction insn if a lane of the upper
@@ -299,8 +300,6 @@ void sg_jit_leave_at(struct jit *j, u32 insn, u32 step);
 /* With lanes waiting elsewhere: switches to lanes that wait below insn. */
 void sg_jit_check_waiting(struct jit *j, u32 insn);
 void sg_jit_go_to(struct jit *j, u32 from, u32 to);
-/* Compiles the conditional branch at the end of a block. */
-void sg_jit_branch(struct jit *j, u32 i);
 
 /*
  * Fails the compilation unless every checked path is joined and entered, and every jump targets the

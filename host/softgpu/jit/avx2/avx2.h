@@ -169,6 +169,8 @@ struct rm sg_avx2_part(struct buf *b, u32 v, u32 h, bool upper, u32 t);
 /* A ymm register for a new value of the half. */
 u32 sg_avx2_put(struct buf *b, u32 v, u32 h);
 void sg_avx2_unlock(struct buf *b);
+/* Writes back the registers that live across labels. */
+void sg_avx2_flush(struct buf *b);
 
 /* Makes mask k a vector with lanes of `size` bytes in register AVX2_MASKS + k. Clobbers T2, R11. */
 void sg_avx2_mask_lanes(struct buf *b, u32 k, u32 size);

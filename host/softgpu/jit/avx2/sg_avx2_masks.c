@@ -235,4 +235,60 @@ void sg_avx2_mask_memory(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base,
     b->failed |= !mask_move(b, pp, w, op, k, base, disp);
 }
 
+/* ---- jumps (jit/x86.h) ---- */
+
+/* Flags of kortest: zero: no lane of a or b; carry: all lanes of a. Both are wanted as 0 lanes:
+   as `test`, `cmp` set them. Returns the condition to jump on. */
+static u32 test_masks(struct buf *b, u32 cond)
+{
+    struct avx2 *a = b->avx2;
+    const u32 x = a->test.a, y = a->test.b, size = 64u / a->test.lanes;
+    const bool all = cond == JAE || cond == JB;
+    u32 lo, hi;
+
+    b->failed |= !all && cond != JE && cond != JNE;
+    b->failed |= all && x != y;
+    if (a->mask[x].state == AVX2_LANES && a->mask[y].state == AVX2_LANES &&
+        (!all || a->mask[x].size == size)) {
+        sg_avx2_unlock(b);
+        lo = sg_avx2_get(b, AVX2_MASKS + x, 0);
+        hi = sg_avx2_get(b, AVX2_MASKS + x, 1);
+        v256(b, all ? PAND : POR, T0, lo, REG(hi));
+        for (u32 h = 0; h < 2 && x != y; h++)
+            v256(b, POR, T0, T0, sg_avx2_operand(b, AVX2_MASKS + y, h));
+        if (all)
+            sg_avx2_ones(b, T1);
+        v256(b, OP(M38, P66, 0, 0x17), T0, 0, REG(all ? T1 : T0)); /* vptest */
+        return cond;
+    }
+    if (x != y) {
+        sg_avx2_mask_bits(b, y);
+        alu_reg(b, false, 0x89, R9, R10);
+    }
+    sg_avx2_mask_bits(b, x);
+    if (x != y)
+        alu_reg(b, false, 0x09, R10, R9);
+    if (!all) {
+        alu_reg(b, false, 0x85, R10, R10);
+        return cond;
+    }
+    alu_imm(b, false, 7, R10, (1u << a->test.lanes) - 1);
+    return cond == JAE ? JNE : JE;
+}
+
+u32 sg_avx2_test(struct buf *b, u32 cond)
+{
+    if (b->avx2->test.lanes) {
+        cond = test_masks(b, cond);
+        b->avx2->test.lanes = 0;
+    }
+    return cond;
+}
+
+u32 sg_avx2_jump(struct buf *b, u32 cond)
+{
+    sg_avx2_flush(b);
+    return sg_avx2_test(b, cond);
+}
+
 #endif

@@ -329,10 +329,9 @@ void sg_avx2_lost(struct buf *b)
     a->held = a->dirty = a->locked = 0;
 }
 
-/* ---- jumps and labels (jit/x86.h) ---- */
+/* ---- labels (jit/x86.h) ---- */
 
-/* Writes back the registers that live across labels. */
-static void flush_registers(struct buf *b)
+void sg_avx2_flush(struct buf *b)
 {
     struct avx2 *a = b->avx2;
 
@@ -343,66 +342,12 @@ static void flush_registers(struct buf *b)
 
 void sg_avx2_label(struct buf *b)
 {
-    flush_registers(b);
+    sg_avx2_flush(b);
     sg_avx2_lost(b);
     b->avx2->dead_at = 0;
     memset(b->avx2->valid, 0, sizeof(b->avx2->valid));
     for (u32 k = 0; k < 8; k++)
         b->avx2->mask[k].state = AVX2_NONE;
-}
-
-/* Flags of kortest: zero: no lane of a or b; carry: all lanes of a. Both are wanted as 0 lanes:
-   as `test`, `cmp` set them. Returns the condition to jump on. */
-static u32 test_masks(struct buf *b, u32 cond)
-{
-    struct avx2 *a = b->avx2;
-    const u32 x = a->test.a, y = a->test.b, size = 64u / a->test.lanes;
-    const bool all = cond == JAE || cond == JB;
-    u32 lo, hi;
-
-    b->failed |= !all && cond != JE && cond != JNE;
-    b->failed |= all && x != y;
-    if (a->mask[x].state == AVX2_LANES && a->mask[y].state == AVX2_LANES &&
-        (!all || a->mask[x].size == size)) {
-        sg_avx2_unlock(b);
-        lo = sg_avx2_get(b, AVX2_MASKS + x, 0);
-        hi = sg_avx2_get(b, AVX2_MASKS + x, 1);
-        v256(b, all ? PAND : POR, T0, lo, REG(hi));
-        for (u32 h = 0; h < 2 && x != y; h++)
-            v256(b, POR, T0, T0, sg_avx2_operand(b, AVX2_MASKS + y, h));
-        if (all)
-            sg_avx2_ones(b, T1);
-        v256(b, OP(M38, P66, 0, 0x17), T0, 0, REG(all ? T1 : T0)); /* vptest */
-        return cond;
-    }
-    if (x != y) {
-        sg_avx2_mask_bits(b, y);
-        alu_reg(b, false, 0x89, R9, R10);
-    }
-    sg_avx2_mask_bits(b, x);
-    if (x != y)
-        alu_reg(b, false, 0x09, R10, R9);
-    if (!all) {
-        alu_reg(b, false, 0x85, R10, R10);
-        return cond;
-    }
-    alu_imm(b, false, 7, R10, (1u << a->test.lanes) - 1);
-    return cond == JAE ? JNE : JE;
-}
-
-u32 sg_avx2_test(struct buf *b, u32 cond)
-{
-    if (b->avx2->test.lanes) {
-        cond = test_masks(b, cond);
-        b->avx2->test.lanes = 0;
-    }
-    return cond;
-}
-
-u32 sg_avx2_jump(struct buf *b, u32 cond)
-{
-    flush_registers(b);
-    return sg_avx2_test(b, cond);
 }
 
 #endif

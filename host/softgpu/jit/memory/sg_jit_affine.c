@@ -194,8 +194,8 @@ static bool is_load(struct jit *j, const struct sg_insn *in)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
 
-    return o && o->emit == sg_jit_load_global && !(in->aux & SG_AUX_SPIN) && (o->arg & 15) <= 4 &&
-           !is_uniform(j, in->a) && sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15));
+    return o && o->load && !(in->aux & SG_AUX_SPIN) && (o->arg & 15) <= 4 && !is_uniform(j, in->a) &&
+           sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15));
 }
 
 /* Records the inputs and the result of instruction i. */

@@ -108,8 +108,7 @@ static bool may_group(const struct sg_insn *in, u32 *arg)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
 
-    if (!o || o->emit != sg_jit_load_global || (in->aux & SG_AUX_SPIN) ||
-        !sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15)))
+    if (!o || !o->load || (in->aux & SG_AUX_SPIN) || !sg_jit_fits(in, (o->arg & 15) * (o->arg >> 8 & 15)))
         return false;
     *arg = o->arg;
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native stores of global memory, and code shared with loads and with shared memory. All 32 addresses
+ * Native stores of global memory. All 32 addresses
  * are checked together against the allocation last used by the instruction, as in the handlers;
  * other cases call the handler, out of line. All operands are in registers before the check, so the
  * out-of-line path knows the state to save. If all lanes run, consecutive addresses are detected.
@@ -10,92 +10,6 @@
 #include "jit/ops.h"
 
 #ifdef SG_JIT
-
-#include <string.h>
-
-void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
-{
-    if (!s)
-        return; /* out of memory: failed is set */
-    if (s->njumps == sizeof(s->jumps) / sizeof(s->jumps[0])) {
-        j->b.failed = true; /* without this check the access would not be checked */
-        return;
-    }
-    /* a register written back from here on would be saved again, from a place that it has left */
-    if (!s->njumps) {
-        s->v = j->v;
-        s->nsums = j->nsums;
-        memcpy(s->sums, j->sums, sizeof(s->sums));
-    }
-    j->b.failed |= s->v.dirty != j->v.dirty || s->nsums != j->nsums ||
-                   memcmp(s->sums, j->sums, j->nsums * sizeof(j->sums[0])) != 0;
-    if (j->b.avx2) {
-        cond = sg_avx2_test(B(j), cond);
-        sg_avx2_unsaved(B(j), s->unsaved[s->njumps]);
-    }
-    s->jumps[s->njumps++] = put_jcc(B(j), cond);
-}
-
-void sg_jit_joined(struct jit *j, struct stub *s)
-{
-    if (!s)
-        return;
-    s = &j->stubs[j->nstubs - 1];
-    s->back = B(j)->n;
-    s->after = j->v;
-    if (!j->b.avx2)
-        return;
-    s->aliases = sg_avx2_aliases(B(j));
-    sg_avx2_kept(B(j), s->kept);
-}
-
-void sg_jit_spin(struct jit *j, const struct sg_insn *in)
-{
-    if (!(in->aux & SG_AUX_SPIN))
-        return;
-    store_imm8(B(j), G_WARP, offsetof(struct sg_warp, spin), 1);
-}
-
-/* Distances of consecutive lanes, for elements of 4 and of 8 bytes. */
-static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
-    {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
-     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
-    {0,   8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120,
-     128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248}};
-size_t sg_jit_row_test(struct jit *j, const u32 ad[4], u32 n)
-{
-    struct buf *b = B(j);
-
-    mov_imm64(b, RSI, (u64)(uintptr_t)in_row[n - 1]);
-    ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
-    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
-        evm(b, VPADDQ, 2 + (h & 1), 0, RSI, (s32)(64 * h), 64, 0, 0);
-        evi(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0, 0);
-    }
-    KORTESTB(b, 1);
-    return fork_jcc(b, JAE);
-}
-
-size_t sg_jit_skip_upper(struct jit *j, u32 h)
-{
-    if (!j->masked || !h)
-        return 0;
-    sg_jit_cmp_upper(j);
-    return fork_jcc(B(j), JE);
-}
-
-void sg_jit_skipped(struct jit *j, size_t at)
-{
-    sg_jit_join_at(j, at);
-}
-
-void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
-{
-    if (size == 4)
-        return;
-    evi(B(j), SHIFT_D, 6, v, v, 0, 0, 32 - 8 * size);
-    evi(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0, 32 - 8 * size);
-}
 
 /* Results are often stored by the first lane alone. Returns the jump to patch for other cases. */
 static size_t first_alone(struct jit *j)
@@ -166,14 +80,14 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-NATIVE(ld_g_b32, sg_jit_load_global, MEM(4, 1));
-NATIVE(ld_g_u16, sg_jit_load_global, MEM(2, 1));
-NATIVE(ld_g_s16, sg_jit_load_global, MEM(2, 1) | SIGN);
-NATIVE(ld_g_u8, sg_jit_load_global, MEM(1, 1));
-NATIVE(ld_g_s8, sg_jit_load_global, MEM(1, 1) | SIGN);
-NATIVE(ld_g_b64, sg_jit_load_global, MEM(8, 1));
-NATIVE(ld_g_v2_b32, sg_jit_load_global, MEM(4, 2));
-NATIVE(ld_g_v4_b32, sg_jit_load_global, MEM(4, 4));
+NATIVE_LOAD(ld_g_b32, MEM(4, 1));
+NATIVE_LOAD(ld_g_u16, MEM(2, 1));
+NATIVE_LOAD(ld_g_s16, MEM(2, 1) | SIGN);
+NATIVE_LOAD(ld_g_u8, MEM(1, 1));
+NATIVE_LOAD(ld_g_s8, MEM(1, 1) | SIGN);
+NATIVE_LOAD(ld_g_b64, MEM(8, 1));
+NATIVE_LOAD(ld_g_v2_b32, MEM(4, 2));
+NATIVE_LOAD(ld_g_v4_b32, MEM(4, 4));
 NATIVE(st_g_b32, e_st_g, MEM(4, 1) | STORE);
 NATIVE(st_g_u16, sg_jit_store_small, MEM(2, 1) | STORE);
 NATIVE(st_g_u8, sg_jit_store_small, MEM(1, 1) | STORE);

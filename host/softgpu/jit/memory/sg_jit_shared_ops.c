@@ -69,27 +69,6 @@ static const u32 in_row[SG_LANES]
     __attribute__((aligned(64))) = {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
                                     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
 
-void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
-                         u32 align)
-{
-    struct buf *b = B(j);
-
-    ev(b, MOVD_R, ad, 0, RAX, 0, EV_XMM);
-    if (in->imm)
-        alu_imm(b, false, 0, RAX, (u32)in->imm);
-    if (align > 1) {
-        put8(b, 0xa8); /* test al, align - 1 */
-        put8(b, align - 1);
-        sg_jit_slow(j, s, JNE);
-    }
-    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
-    alu_imm(b, false, 5, RCX, bytes);
-    sg_jit_slow(j, s, JB);
-    alu_reg(b, false, 0x39, RAX, RCX);
-    sg_jit_slow(j, s, JA);
-    alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
-}
-
 /*
  * The path for 32 consecutive words: afterwards RAX points to them; *others is the jump to patch
  * for other addresses.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of a uniform value and a hoisted one (jit/memory/sg_jit_sums.c), where all lanes run. */
+/* Sums of a uniform value and a hoisted one (jit/memory/sg_jit_sums.c, jit/memory/sg_jit_sum_ops.c), where all lanes run. */
 #ifndef SG_JIT_SUMS_H
 #define SG_JIT_SUMS_H
 
@@ -7,6 +7,9 @@
 
 /* Layout of the lanes of a load from a sum (w->lie), valid for a launch or for a row of its blocks. */
 enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };
+
+/* Offset in the warp of the number of a sum. */
+#define SUM_NUMBER(x) ((s32)(offsetof(struct sg_warp, sums) + 8 * (x)->place))
 
 /* A free index into w->sums. NO_KEY: as many sums exist as there may be. */
 u32 sg_jit_sum_place(const struct jit *j);
