@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "trace.h"
 #include "../clock/clock.h"
+#include "../json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,35 +119,14 @@ static size_t clamp_length(size_t n, int added)
 /* ---- for machines ---- */
 
 /* Space reserved for the fields after a text of any length. */
-#define JSON_TAIL 160
+#define JSON_TAIL 150
 
 /* Appends a text as a JSON string. A text that is too long is truncated and ends in "...". */
 static size_t json_text(char *line, size_t n, const char *text)
 {
-    static const char hex[] = "0123456789abcdef";
+    const size_t end = LINE_MAX_BYTES - JSON_TAIL;
 
-    line[n++] = '"';
-    for (; *text != '\0' && n < LINE_MAX_BYTES - JSON_TAIL; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\') {
-            line[n++] = '\\';
-            line[n++] = (char)c;
-        } else if (c < 0x20 || c >= 0x7f) { /* bytes, not characters: a kernel's name is ASCII */
-            memcpy(line + n, "\\u00", 4);
-            line[n + 4] = hex[c >> 4];
-            line[n + 5] = hex[c & 15];
-            n += 6;
-        } else {
-            line[n++] = (char)c;
-        }
-    }
-    if (*text != '\0') {
-        memcpy(line + n, "...", 3);
-        n += 3;
-    }
-    line[n++] = '"';
-    return n;
+    return n + jsn_string(line + n, n + JSN_ROOM_MIN < end ? end - n : JSN_ROOM_MIN, text, strlen(text));
 }
 
 static size_t json_begin(char *line, const char *type, const char *name)

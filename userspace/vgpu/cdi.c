@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/vgpu_cli.h"
-#include "trace/events.h"
+#include "../../lib/json/json.h"
 
 #define NODES_MAX 64
 #define SOCKET "/run/vgpu.sock" /* in the container */
@@ -43,9 +43,9 @@ static void cdi_help(void)
 static void print_mount(FILE *f, const char *host, const char *inside, const char *options, bool *first)
 {
     fprintf(f, "%s\n      {\"hostPath\": ", *first ? "" : ",");
-    vgpu_cli_json_text(f, host);
+    jsn_print(f, host);
     fprintf(f, ", \"containerPath\": ");
-    vgpu_cli_json_text(f, inside);
+    jsn_print(f, inside);
     fprintf(f, ", \"options\": [%s]}", options);
     *first = false;
 }

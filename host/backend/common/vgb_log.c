@@ -12,6 +12,7 @@
 
 #include "lib/terminal/terminal.h"
 #include "lib/clock/clock.h"
+#include "lib/json/json.h"
 
 static int log_fd = 2;
 static enum vgb_log_level log_max = VGB_INFO;
@@ -51,6 +52,7 @@ enum vgb_log_level vgb_log_level_get(void)
 /* ---- the structured forms ---- */
 
 #define OUT_MAX 4000u /* below PIPE_BUF: lines of several processes do not mix */
+#define OUT_TAIL 100u /* room kept for the rest of an object behind a text of any length */
 
 struct out {
     char text[OUT_MAX + 8];
@@ -67,40 +69,20 @@ static void put_text(struct out *o, const char *text)
     }
 }
 
-/* Writes a JSON value. Non-ASCII bytes are escaped individually, as they need not be valid UTF-8.
- * Text that would not leave room for the rest of the object is truncated. */
-static void put_json(struct out *o, const char *text, size_t n)
-{
-    char escaped[8];
-
-    put_text(o, "\"");
-    for (size_t i = 0; i < n && o->used < OUT_MAX - 100; i++) {
-        unsigned char c = (unsigned char)text[i];
-
-        if (c == '"' || c == '\\')
-            snprintf(escaped, sizeof(escaped), "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f)
-            snprintf(escaped, sizeof(escaped), "\\u%04x", c);
-        else
-            snprintf(escaped, sizeof(escaped), "%c", c);
-        put_text(o, escaped);
-    }
-    put_text(o, "\"");
-}
-
 static void field_json(struct out *o, const char *name, const char *text, size_t n)
 {
     put_text(o, ",\"");
     put_text(o, name);
     put_text(o, "\":");
-    put_json(o, text, n);
+    size_t room = o->used + JSN_ROOM_MIN < OUT_MAX - OUT_TAIL ? OUT_MAX - OUT_TAIL - o->used : JSN_ROOM_MIN;
+    o->used += jsn_string(o->text + o->used, room, text, n);
 }
 
 /* Writes a line of the journal's protocol, where a newline ends the value. */
 static void field_journal(struct out *o, const char *name, const char *text, size_t n)
 {
     char value[OUT_MAX];
-    size_t room = OUT_MAX - 100 > o->used ? OUT_MAX - 100 - o->used : 0;
+    size_t room = OUT_MAX - OUT_TAIL > o->used ? OUT_MAX - OUT_TAIL - o->used : 0;
 
     n = n < room ? n : room;
     memcpy(value, text, n);

@@ -17,6 +17,7 @@
 #include "base/cli_config.h"
 #include "doctor/doctor.h"
 #include "base/vgpu_cli.h"
+#include "../../../lib/json/json.h"
 
 extern char **environ;
 
@@ -201,7 +202,7 @@ static void json_field(const char *name, const char *text)
 {
     printf(",\"%s\":", name);
     if (text)
-        vgpu_cli_json_text(stdout, text);
+        jsn_print(stdout, text);
     else
         printf("null");
 }

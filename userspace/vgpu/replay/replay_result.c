@@ -7,6 +7,7 @@
 
 #include "replay/replay.h"
 #include "base/vgpu_cli.h"
+#include "../../../lib/json/json.h"
 
 /* ---- reports ---- */
 
@@ -20,13 +21,8 @@ static void json_line(struct replay_run *r, uint64_t serial, uint16_t call, cons
     fprintf(f, "{\"type\":\"call\",\"number\":%llu,\"call\":\"%s\",\"verdict\":\"%s\"",
             (unsigned long long)serial, vgp_fields_of(call)->name, verdict);
     if (text != NULL) {
-        fputs(",\"text\":\"", f);
-        for (; *text != '\0'; text++) {
-            if (*text == '"' || *text == '\\')
-                fputc('\\', f);
-            fputc(*text >= 0x20 && *text < 0x7f ? *text : '?', f);
-        }
-        fputc('"', f);
+        fputs(",\"text\":", f);
+        jsn_print(f, text);
     }
     fputs("}\n", f);
 }

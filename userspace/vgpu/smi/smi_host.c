@@ -11,7 +11,7 @@
 
 #include "smi/smi.h"
 #include "smi/status.h"
-#include "trace/events.h"
+#include "../../../lib/json/json.h"
 
 #define SAMPLE_MS 200 /* duration of a utilisation sample; a loop uses its own period */
 /* The table fits into the 80 columns of a terminal. */
@@ -230,11 +230,11 @@ static void print_json(const struct smi_status *s)
         const struct smi_backend *b = &s->backends[i];
 
         printf("%s{\"pid\": %ld, \"name\": ", i ? ", " : "", b->pid);
-        vgpu_cli_json_text(stdout, b->name);
+        jsn_print(stdout, b->name);
         printf(", \"socket\": ");
-        vgpu_cli_json_text(stdout, b->where);
+        jsn_print(stdout, b->where);
         printf(", \"device\": ");
-        vgpu_cli_json_text(stdout, b->device);
+        jsn_print(stdout, b->device);
         printf(", \"software\": %s, \"memory_total\": %llu, \"vram_reserved\": %llu, \"pinned\": %llu, ",
                b->soft ? "true" : "false", smi_status_memory(b), b->vram_used, b->pin_used);
         json_percent(b->percent);
@@ -246,7 +246,7 @@ static void print_json(const struct smi_status *s)
             b->paced ? "true" : "false");
         for (unsigned k = 0; k < b->nlimits; k++) {
             printf("%s", k ? ", " : "");
-            vgpu_cli_json_text(stdout, b->limits[k].name);
+            jsn_print(stdout, b->limits[k].name);
             printf(": %llu", b->limits[k].value);
         }
         printf("}, \"clients\": [");
@@ -254,7 +254,7 @@ static void print_json(const struct smi_status *s)
             const struct smi_client *c = &b->clients[k];
 
             printf("%s{\"worker\": %ld, \"guest_pid\": %u, \"name\": ", k ? ", " : "", c->worker, c->guest);
-            vgpu_cli_json_text(stdout, c->name);
+            jsn_print(stdout, c->name);
             printf(", \"memory\": %llu, ", c->memory);
             json_percent(c->percent);
             if (c->paced)
@@ -267,13 +267,13 @@ static void print_json(const struct smi_status *s)
     printf("], \"no_answer\": [");
     for (unsigned i = 0; i < s->nmutes; i++) {
         printf("%s{\"pid\": %ld, \"name\": ", i ? ", " : "", s->mutes[i].pid);
-        vgpu_cli_json_text(stdout, smi_mute_name(&s->mutes[i]));
+        jsn_print(stdout, smi_mute_name(&s->mutes[i]));
         printf("}");
     }
     printf("], \"hidden\": %u, \"refused\": [", s->silent);
     for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++) {
         printf("%s", i ? ", " : "");
-        vgpu_cli_json_text(stdout, s->refusals[i]);
+        jsn_print(stdout, s->refusals[i]);
     }
     printf("]}\n");
 }

@@ -76,7 +76,4 @@ bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, F
  */
 FILE *vgpu_cli_events_open(const char *path);
 
-/* Prints a text as a JSON string. */
-void vgpu_cli_json_text(FILE *out, const char *text);
-
 #endif

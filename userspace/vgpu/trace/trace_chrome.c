@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "../../../lib/json/json.h"
 #include "trace/events.h"
 
 static void chrome_event(const struct vgpu_cli_event *e, double origin, bool first, FILE *f)
@@ -12,7 +13,7 @@ static void chrome_event(const struct vgpu_cli_event *e, double origin, bool fir
     double end = (e->time - origin) * 1e6;
 
     fprintf(f, "%s\n{\"name\": ", first ? "" : ",");
-    vgpu_cli_json_text(f, e->call);
+    jsn_print(f, e->call);
     if (e->type == VGPU_EVENT_CALL)
         fprintf(f, ", \"cat\": \"call\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f",
                 end > e->us ? end - e->us : 0, e->us);
@@ -20,10 +21,10 @@ static void chrome_event(const struct vgpu_cli_event *e, double origin, bool fir
         fprintf(f, ", \"cat\": \"note\", \"ph\": \"i\", \"s\": \"t\", \"ts\": %.3f", end > 0 ? end : 0);
     fprintf(f, ", \"pid\": %d, \"tid\": %d, \"args\": {\"%s\": ", e->pid, e->tid,
             e->type == VGPU_EVENT_CALL ? "arguments" : "text");
-    vgpu_cli_json_text(f, e->text);
+    jsn_print(f, e->text);
     if (e->type == VGPU_EVENT_CALL) {
         fprintf(f, ", \"result\": ");
-        vgpu_cli_json_text(f, e->result);
+        jsn_print(f, e->result);
     }
     fprintf(f, "}}");
 }

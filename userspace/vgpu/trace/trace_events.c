@@ -387,19 +387,3 @@ void vgpu_cli_events_totals(const struct vgpu_cli_events *events, const char *fi
     print_reasons(events, out);
     free(totals);
 }
-
-void vgpu_cli_json_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f)
-            fprintf(out, "\\u%04x", c);
-        else
-            fputc(c, out);
-    }
-    fputc('"', out);
-}
