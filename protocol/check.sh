@@ -68,6 +68,7 @@ refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing syn
 refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait effect=waits worker=custom/call 0x0415 cuEventSynchronize wait effect=waits/'
 refuse "a call that does not say what it does to work is refused" 's/^call 0x0006 vgpPing sync effect=complete/call 0x0006 vgpPing sync/'
 refuse "a call that does not say what it does to state is refused" '/^call 0x0006 vgpPing/,/^$/s/^    keeps nothing$//'
+refuse "a duration of what is no work is refused" 's/in u64 value : uint64_t/in u64 value scales : uint64_t/'
 refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
 refuse "a refusal without a reason's text is refused" 's/^reason coredump /reason coredmup /'
 refuse "a reason that no call is refused for is refused" 's/^reason coredump "/reason coredmup "unused"\n&/'

@@ -32,6 +32,7 @@ REPLY = HEADERS['VGP_REPLY_SLOT_SIZE'] - REPLY_HEADER
 
 CALL = 'call 0x0001 vgpA sync\n'
 CU = 'call 0x0001 cuA sync\n'
+RUNS = 'call 0x0001 vgpA sync effect=runs\n    in handle:stream s null : CUstream\n'
 OUT = '    out bytes data max=%d : void *\n'
 IN = '    in bytes data len=dataLen max=%d : const void *\n'
 FILL = ('call 0x0001 cuA sync effect=runs silent=1.3\n    in u64 dstDevice : CUdeviceptr\n    in u32 v : unsigned int\n'
@@ -145,6 +146,9 @@ ROWS_OF = [
     ('one event that is recorded', CALL + '    in handle:event a records : CUevent\n', CALL + '    in handle:stream a records : CUstream\n'),
     ('flags of an external event', CALL + '    in u32 f external : unsigned\n', CALL + '    in u64 f external : unsigned\n'),
     ('a verdict', CALL + '    out u32 r verdict : unsigned *\n', CALL + '    in u32 r verdict : unsigned\n'),
+    ('a duration of work', RUNS + '    in u64 n scales : size_t\n', CALL + '    in u64 n scales : size_t\n'),
+    ('a duration by a number', RUNS + '    in u64 n scales : size_t\n', RUNS + '    in i64 n scales : size_t\n'),
+    ('a duration by four numbers', *(RUNS + ''.join(f'    in u32 n{i} scales : unsigned\n' for i in range(n)) for n in (4, 5))),
     ('a length', CALL + '    out u64 a extent=n : int *\n    in u64 n : int\n', CALL + '    in u64 a extent=n : int\n    in u64 n : int\n'),
     # ---- the templates ----
     ('a forwarded parameter', CU + '    in u32 a : int\n', CU + '    in blob a : const void *\n'),

@@ -31,11 +31,15 @@ enum vgp_effect {
 #define VGP_FACT_ENDS_CONTEXT 0x20u  /* a context ends, with its objects */
 #define VGP_FACT_MAKES_CONTEXT 0x40u /* a context begins */
 #define VGP_FACT_ENDS_STREAM 0x80u   /* a stream ends, but not its work */
+#define VGP_FACT_RUNS_GRAPH 0x100u   /* runs an executable graph, which may allocate memory */
+#define VGP_FACT_WAITS_ALL 0x200u    /* waits for all work of the current context */
+/* Posted, without work and without an object: no failure that a program could be told of. */
+#define VGP_FACT_CANNOT_FAIL 0x400u
 
 /*
  * VGP_FACT_* of each call, indexed by numbers below the length; to be read through the functions.
  */
-extern const uint8_t vgp_fact_bits[];
+extern const uint16_t vgp_fact_bits[];
 extern const uint16_t vgp_fact_bits_length;
 
 static inline unsigned vgp_facts(uint16_t call)
@@ -94,6 +98,8 @@ struct vgp_state {
     struct vgp_place at; /* nowhere: the call does not identify it by a single number */
 };
 
+#define VGP_SCALES_MAX 4
+
 struct vgp_call_facts {
     uint16_t number;
     const struct vgp_state *states;
@@ -109,6 +115,8 @@ struct vgp_call_facts {
     /* Memory returned in the reply: its address, and its length in bytes as the product of one or
      * two numbers. */
     struct vgp_place range, range_length[2];
+    /* Arguments on which the duration of the work depends; those from the first "nowhere" on are unused. */
+    struct vgp_place scales[VGP_SCALES_MAX];
 };
 
 /* NULL: no such call. */

@@ -363,7 +363,7 @@ void lnk_record_mem_reply(const struct vgp_record *record, CUresult result)
     if (regions == NULL || result != CUDA_SUCCESS || !was_busy)
         return;
     memcpy(&value, args, sizeof(value));
-    if (record->call == VGP_vgpCtxSynchronize) {
+    if (vgp_facts(record->call) & VGP_FACT_WAITS_ALL) {
         busy_count = 0;
         lost_count = false;
     } else if (vgp_tells_completion(record->call)) { /* a stream or an event, by its handle */

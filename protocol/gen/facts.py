@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 EFFECTS = ('any', 'none', 'complete', 'asks', 'waits', 'orders', 'calls', 'signals', 'runs')
 IN_A_STREAM = ('orders', 'calls', 'signals', 'runs')
+SCALES_MAX = 4  # VGP_SCALES_MAX
 # Kinds of state without a handle: enum vgp_kind.
 KINDS = ('memory', 'reservation', 'mapping', 'region', 'texture_object', 'condition', 'resource', 'jit_log')
 
@@ -96,7 +97,8 @@ def apply_state(c, handles):
 
 
 def apply_marks(c):
-    """Attributes of parameters: records, external, verdict, extent=A[*B]. Attaches .records, .external, .verdict, .range, .range_length."""
+    """Attributes of parameters: records, external, verdict, extent=A[*B], scales. Attaches .records, .external, .verdict, .range, .range_length,
+    .scales."""
     c.records = c.external = c.range = c.verdict = None
     c.range_length = []
     for p in c.params:
@@ -118,9 +120,24 @@ def apply_marks(c):
                     any(q.type not in ('u32', 'u64') for q in c.range_length):
                 raise PolicyError(f'{c.name}: {p.name}: extent=A or A*B of numbers, for one address that is told')
             c.range = p
+    c.scales = [p for p in c.params if 'scales' in p.attrs]
+    for p in c.scales:
+        if c.effect != 'runs' or p.dir != 'in' or p.type not in ('u32', 'u64', 'handle'):
+            raise PolicyError(f'{c.name}: {p.name}: scales is a number or a handle given to a call that runs work')
+    if len(c.scales) > SCALES_MAX:
+        raise PolicyError(f'{c.name}: {len(c.scales)} parameters with scales, not {SCALES_MAX} at most')
+
+
+def apply_bits(c):
+    """Attaches .runs_graph, .waits_all, .cannot_fail."""
+    handles = [p.sub for p in c.params if p.dir == 'in' and p.type == 'handle']
+    c.runs_graph = c.effect == 'runs' and 'graph_exec' in handles
+    c.waits_all = c.effect == 'waits' and not handles
+    c.cannot_fail = c.cls == 'async' and c.effect == 'none' and not c.states
 
 
 def apply(c, handles):
     apply_effect(c)
     apply_state(c, tuple(handles))
     apply_marks(c)
+    apply_bits(c)

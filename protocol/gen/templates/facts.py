@@ -24,12 +24,13 @@ def bits(c):
     for word, what in (('ends', 'context'), ('makes', 'context'), ('ends', 'stream')):
         if any((s.word, s.what) == (word, what) for s in c.states):
             out.append(f'VGP_FACT_{word.upper()}_{what.upper()}')
+    out += [f'VGP_FACT_{name.upper()}' for name in ('runs_graph', 'waits_all', 'cannot_fail') if getattr(c, name)]
     return ' | '.join(out)
 
 
 def render(d):
     o = [BANNER, '#include <stddef.h>', '#include <string.h>', '', '#include "vgp_facts.h"', '#include "vgp_ring.h"', '#include "vgp_calls.h"', '',
-         'const uint16_t vgp_fact_bits_length = VGP_CALL_LIMIT;', 'const uint8_t vgp_fact_bits[VGP_CALL_LIMIT] = {']
+         'const uint16_t vgp_fact_bits_length = VGP_CALL_LIMIT;', 'const uint16_t vgp_fact_bits[VGP_CALL_LIMIT] = {']
     o += [f'    [VGP_{c.name}] = {bits(c)},' for c in d.calls] + ['};', '']
     rows = []
     for c in d.calls:
@@ -42,7 +43,8 @@ def render(d):
             o.append('};')
         length = [place(c, p) for p in (c.range_length + [None, None])[:2]]
         rows.append(f'    {{{c.number:#06x}, {f"states_{c.name}" if states else "NULL"}, {len(states)}, {place(c, c.records)}, '
-                    f'{place(c, c.external)}, {place(c, c.verdict)}, {place(c, c.range)}, {{{length[0]}, {length[1]}}}}},')
+                    f'{place(c, c.external)}, {place(c, c.verdict)}, {place(c, c.range)}, {{{length[0]}, {length[1]}}}, '
+                    f'{{{", ".join(place(c, p) for p in c.scales) or "{0, 0, 0}"}}}}},')
     o += ['', 'static const struct vgp_call_facts facts[] = {'] + rows + ['};', '',
           '/* Rows, counted from 1. */', 'static const uint16_t row_of[VGP_CALL_LIMIT] = {']
     o += [f'    [VGP_{c.name}] = {i},' for i, c in enumerate(d.calls, 1)] + ['};', '''

@@ -31,7 +31,7 @@ static __thread uint8_t payload_small[512] __attribute__((aligned(16)));
 static bool needs_answer(uint16_t call)
 {
     return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0, 0) &&
-           call > VGP_vgpCopy; /* a copy declares its own reply, the other calls cannot fail */
+           call != VGP_vgpCopy /* declares its own reply */ && !(vgp_facts(call) & VGP_FACT_CANNOT_FAIL);
 }
 
 /* A number that the worker does not know would end the client. */
@@ -104,7 +104,7 @@ static bool tells_of_parked(uint16_t call)
     case VGP_EFFECT_ORDERS:
         return false;
     case VGP_EFFECT_RUNS: /* a graph may allocate as it runs */
-        return call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch;
+        return vgp_facts(call) & VGP_FACT_RUNS_GRAPH;
     case VGP_EFFECT_SIGNALS: /* may block for ever, and a free behind it as well */
     case VGP_EFFECT_CALLS:
         return true;
@@ -245,12 +245,12 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     }
     if (res == CUDA_SUCCESS && (p->wait.is_wait || vgp_tells_completion(p->number)))
         res = context_error();
-    if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
+    if (res == CUDA_SUCCESS && vgp_facts(p->number) & VGP_FACT_WAITS_ALL)
         vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
     if (p->wait.is_wait && res == CUDA_SUCCESS)
         vcu_wait_done(&p->wait);
     if (vcu_units_watch() && res == CUDA_SUCCESS && vgp_tells_completion(p->number))
-        vcu_units_after_wait(p->number == VGP_vgpCtxSynchronize);
+        vcu_units_after_wait(vgp_facts(p->number) & VGP_FACT_WAITS_ALL);
     if (__builtin_expect(res != CUDA_SUCCESS, 0)) {
         note_sticky(res);
         if (res != CUDA_ERROR_NOT_READY)

@@ -144,7 +144,7 @@ struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, 
     if (vgp_effect(call) == VGP_EFFECT_NONE || (vcu_thread()->settling && in->observed != VGP_OBSERVED_WAITS))
         return none;
     note_context(call, context);
-    if (call == VGP_vgpCtxSynchronize)
+    if (vgp_facts(call) & VGP_FACT_WAITS_ALL)
         return (struct vcu_wait_token){.is_wait = true, .everything = true, .work = work};
     if (in->observed == VGP_OBSERVED_WAITS && in->streamed)
         return (struct vcu_wait_token){.is_wait = true, .owner = owner_id(in->stream), .work = work};

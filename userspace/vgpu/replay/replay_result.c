@@ -322,7 +322,7 @@ static void learn_layout(struct replay_run *r, const struct replay_event *e, con
             replay_layout_set(r, handle, l->params, l->count);
         return;
     }
-    if (e->call->call != VGP_vgpModuleGetFunction && e->call->call != VGP_vgpLibraryGetKernel)
+    if (!vgp_makes(e->call->call, VGP_H_FUNCTION) && !vgp_makes(e->call->call, VGP_H_KERNEL))
         return;
     for (uint32_t i = 0; i < f->out_count; i++) {
         if (!locate_field(&f->out[i], e->payload, e->reply->payload, &at, &bytes, &n))

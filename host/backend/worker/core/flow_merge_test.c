@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Work in flight in more streams than there are slots for work without a mark. */
+/* Work in flight in more streams than there are slots for work without a mark; keys of the durations of calls. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -96,9 +96,40 @@ static void test_many_streams(void **state)
     assert_int_equal(live, 0);
 }
 
+/* The key of a call's duration depends on what the description says, and on no argument that the record lacks. */
+static void test_scales(void **state)
+{
+    struct vgp_args_vgpLaunch launch = {.func = 1, .gridX = 2, .gridY = 3, .gridZ = 4, .blockX = 5};
+    struct vgp_args_cuMemsetD2D32Async fill = {.dstDevice = 1, .Width = 2, .Height = 3};
+    struct vgp_args_cuGraphLaunch graph = {.hGraphExec = 1};
+    uint32_t key = wrk_flow_key(VGP_vgpLaunch, (void *)&launch, sizeof(launch));
+
+    (void)state;
+    launch.blockX = 9;
+    assert_int_equal(wrk_flow_key(VGP_vgpLaunch, (void *)&launch, sizeof(launch)), key);
+    launch.gridZ = 9;
+    assert_int_not_equal(wrk_flow_key(VGP_vgpLaunch, (void *)&launch, sizeof(launch)), key);
+    launch.gridZ = 4;
+    launch.func = 9;
+    assert_int_not_equal(wrk_flow_key(VGP_vgpLaunch, (void *)&launch, sizeof(launch)), key);
+    key = wrk_flow_key(VGP_cuMemsetD2D32Async, (void *)&fill, sizeof(fill));
+    fill.dstDevice = 9;
+    assert_int_equal(wrk_flow_key(VGP_cuMemsetD2D32Async, (void *)&fill, sizeof(fill)), key);
+    fill.Height = 9;
+    assert_int_not_equal(wrk_flow_key(VGP_cuMemsetD2D32Async, (void *)&fill, sizeof(fill)), key);
+    key = wrk_flow_key(VGP_cuGraphLaunch, (void *)&graph, sizeof(graph));
+    graph.hGraphExec = 9;
+    assert_int_not_equal(wrk_flow_key(VGP_cuGraphLaunch, (void *)&graph, sizeof(graph)), key);
+    key = wrk_flow_key(VGP_cuGraphLaunch, (void *)&graph, 4);
+    graph.hGraphExec = 1;
+    assert_int_equal(wrk_flow_key(VGP_cuGraphLaunch, (void *)&graph, 4), key);
+    assert_int_equal(wrk_flow_key(VGP_cuGraphLaunch, NULL, 0), key);
+    assert_int_not_equal(wrk_flow_key(0xffff, NULL, 0), key); /* no call */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_streams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_streams), cmocka_unit_test(test_scales)};
 
     wrk_provider.cuEventCreate = event_create;
     wrk_provider.cuEventRecord = event_record;

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "vgp_worker.h"
+#include "vgp_facts.h"
 
 #define COSTS 512u
 
@@ -43,23 +43,13 @@ void wrk_flow_learn(uint32_t key, unsigned calls, uint64_t ns)
 
 uint32_t wrk_flow_key(uint16_t call, const uint8_t *args, uint32_t size)
 {
+    const struct vgp_call_facts *f = vgp_call_facts(call);
     uint64_t h = call;
 
-    if (call == VGP_vgpLaunch && size >= sizeof(struct vgp_args_vgpLaunch)) {
-        struct vgp_args_vgpLaunch a;
-
-        memcpy(&a, args, sizeof(a));
-        h ^= a.func * 31 ^ (uint64_t)a.gridX * a.gridY * a.gridZ << 20;
-    } else if (call == VGP_cuMemsetD8Async && size >= sizeof(struct vgp_args_cuMemsetD8Async)) {
-        struct vgp_args_cuMemsetD8Async a;
-
-        memcpy(&a, args, sizeof(a));
-        h ^= a.N << 16;
-    } else if (size >= 8 && (call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch)) {
-        uint64_t graph;
-
-        memcpy(&graph, args, sizeof(graph));
-        h ^= graph * 31;
+    for (unsigned i = 0; f && i < VGP_SCALES_MAX && f->scales[i].where; i++) {
+        if (f->scales[i].offset + f->scales[i].size <= size) /* the record is not checked yet */
+            h = (h ^ vgp_place_get(f->scales[i], args, NULL)) * UINT64_C(0xff51afd7ed558ccd);
+        h ^= h >> 32;
     }
     h *= UINT64_C(0x9e3779b97f4a7c15);
     return (uint32_t)(h >> 32) | 1u;
