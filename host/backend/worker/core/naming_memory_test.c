@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What graphs name and the client destroys: where memory is short, and in graphs within each other (tests/naming_test.c
-   has the rest). */
+/* What graphs name and the client destroys: where memory is short, and in graphs within each other
+   (tests/cases/naming_test.c has the rest). */
 #include "core.h"
 
 #include <setjmp.h>

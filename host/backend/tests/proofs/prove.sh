@@ -32,12 +32,12 @@ prove() { # NAME SOURCES OPTION...
         failed=$((failed + 1))
     fi
 }
-prove ring "$top/host/backend/tests/prove_ring.c $worker/window/wrk_ring.c" --unwind 6 --no-malloc-may-fail
+prove ring "$top/host/backend/tests/proofs/prove_ring.c $worker/window/wrk_ring.c" --unwind 6 --no-malloc-may-fail
 if command -v cadical > /dev/null; then
     handle() { # NAME OPTION...
         what=$1
         shift
-        prove "$what" "$top/host/backend/tests/prove_handle.c" --no-library --drop-unused-functions --external-sat-solver cadical "$@"
+        prove "$what" "$top/host/backend/tests/proofs/prove_handle.c" --no-library --drop-unused-functions --external-sat-solver cadical "$@"
     }
     # The loop over parts of what is removed is never entered: that is proved, too.
     for what in find put mint; do
