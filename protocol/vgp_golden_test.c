@@ -13,9 +13,6 @@
 
 #include "vgp_guest.h"
 
-__thread int vcu_per_thread;
-__thread const void *vcu_caller;
-
 static uint64_t hash(const void *p, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325ull; /* FNV-1a */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions called by the generated guest code (vgp_guest.c, vgp_entry.c, vgp_unsupported.c,
- * vgp_procaddr.c). Implemented by userspace/libcuda, or by a test. */
+/*
+ * Functions called by the generated guest code (vgp_guest.c, vgp_entry.c, vgp_unsupported.c,
+ * vgp_procaddr.c). Implemented by userspace/libcuda, or by a test. The entry points also call
+ * functions of the library that compiles them, with the prototypes of its vgp_guest_steps.h.
+ */
 #ifndef VGP_GUEST_RT_H
 #define VGP_GUEST_RT_H
 
@@ -98,14 +101,6 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type);
 bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type);
 void vgp_handle_drop(uint64_t handle);
 
-/* Entry-point prologue: 0, or NOT_INITIALIZED / DEINITIALIZED / the fork rule's answer. */
-CUresult vcu_check_init(void);
-/* The same, then INVALID_CONTEXT when the calling thread has no current context. */
-CUresult vcu_check_context(void);
-
-/* Returns r. If r is an error and `why` is set, writes `why` to the trace and the log. */
-CUresult vcu_refuse(const char *call, CUresult r, const char *why);
-
 /* Position of a node to add, or the node to change: the first parameters of calls described with
  * `node`. */
 struct vgp_where {
@@ -124,34 +119,10 @@ static inline bool vgp_where_adds(const struct vgp_where *w)
 {
     return w->op == VGP_NODE_ADD || w->op >= VGP_NODE_NAME;
 }
-/* Checks common to all additions and changes, in the driver's order; fill *w. */
-CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
-                       const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
-/* For nodes with no parameters that a provider could refuse (empty nodes, host functions): makes
- * the operation VGP_NODE_POST if the addition is certain to succeed. */
-CUresult vcu_where_post(struct vgp_where *w);
-/* Completes an addition: stores the new node's handle, or releases the handle minted for it.
- * Returns r. */
-CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);
-CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
-CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
 
-/* Return address of this thread's latest call described with `caller`. */
-extern __thread const void *vcu_caller;
-
-/* Non-zero while a per-thread variant (_ptsz/_ptds) runs: stream 0 then means the calling thread's
- * own stream. */
-extern __thread int vcu_per_thread;
-
-/* Tracing. While off, lnk_trace_on costs a load and a predictable branch per call. */
-extern int lnk_trace_on;
-uint64_t lnk_trace_now(void); /* CLOCK_MONOTONIC, ns */
-void vcu_trace_call(const char *name, CUresult r, uint64_t t0, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-/* Writes a failed entry point to the error log (cuLogs*). */
-void vcu_logs_failure(const char *name, CUresult r);
-/* Traces a refused call, once per name, at any trace level. */
-void lnk_trace_refusal(const char *name, const char *why);
+/* Refuses a call that is not supported, once per name on the trace and each time in the error log:
+ * NOT_SUPPORTED, or before cuInit NOT_INITIALIZED. */
+CUresult vgp_unsupported(const char *name, const char *why);
 
 /* Row of the cuGetProcAddress table (generated, vgp_procaddr.c), sorted by name, then version. */
 struct vgp_proc {

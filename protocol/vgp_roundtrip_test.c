@@ -30,8 +30,6 @@
 #define ARGS_MAX (VGP_RECORD_MAX - sizeof(struct vgp_record))
 
 struct vgp_provider wrk_provider;
-__thread int vcu_per_thread;
-__thread const void *vcu_caller;
 
 static uint64_t seed = 0x9e3779b97f4a7c15ull;
 static uint64_t rnd(void)

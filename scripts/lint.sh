@@ -115,6 +115,11 @@ layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
 layer host/softgpu 'host/softgpu/|lib/(attribute|clock|extsem|driver|btree|hash|poll|bulk)/'
 
+# The guest's side of the protocol names no function of the libraries that compile it.
+while IFS=: read -r file line _; do
+    breach "$file" layers "line $line names a function of libcuda or lib/; vgp_guest_steps.h has their prototypes"
+done < <(git grep -nE --untracked '\b(vcu|lnk|cua)_[a-z_]+\(' -- 'protocol/vgp_guest_rt.h' 'protocol/*_test.c')
+
 # Whether work is complete is asked in one place of the worker, where an error is no end.
 while IFS=: read -r file line _; do
     breach "$file" completion "line $line asks the provider; core/provider.h has the questions"

@@ -20,7 +20,6 @@
 #include "../../lib/link/link.h"
 
 struct nvml_client nvml;
-__thread int vcu_per_thread; /* required by generated code; no stream is used here */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static __thread struct nvml_link *at; /* target of the thread's calls: nvml_at() */
 

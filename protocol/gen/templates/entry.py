@@ -251,17 +251,8 @@ def render_c(d):
 
 
 def render_unsupported(d):
-    o = [BANNER, '/* Exported names that this version refuses; each says so once on the trace.',
-         ' * cuda.h is not included: the parameters do not matter here. */',
-         '#define CUDA_ERROR_NOT_INITIALIZED 3', '#define CUDA_ERROR_NOT_SUPPORTED 801', '',
-         'void lnk_trace_refusal(const char *name, const char *why);', 'int vcu_check_init(void);',
-         'void vcu_logs_reason(const char *call, const char *fmt, ...);',
-         'void vcu_logs_failure(const char *call, int result);',
-         '', '/* As with any call, before cuInit the answer is NOT_INITIALIZED. */',
-         'static int refuse(const char *name, const char *why)', '{',
-         '    int r = vcu_check_init();', '    if (r == 0) {', '        lnk_trace_refusal(name, why);',
-         '        vcu_logs_reason(name, "%s", why);', '        r = CUDA_ERROR_NOT_SUPPORTED;', '    }',
-         '    vcu_logs_failure(name, r);', '    return r;', '}', '']
+    o = [BANNER, '/* Exported names that this version refuses. cuda.h is not included: the parameters do not matter here. */', '',
+         'int vgp_unsupported(const char *name, const char *why);', '']
     for k, text in d.reasons.items():
         if any(u.reason == k for u in d.unsupported):
             o.append(f'static const char why_{k}[] = "{text}";')
@@ -269,7 +260,7 @@ def render_unsupported(d):
     for u in d.unsupported:
         for s in [u.name] + ([f'{u.name}_{u.per_thread}'] if u.per_thread else []):
             o += [f'int {s}(void);', f'int {s}(void)', '{',
-                  f'    return refuse("{s}", why_{u.reason});', '}', '']
+                  f'    return vgp_unsupported("{s}", why_{u.reason});', '}', '']
     return '\n'.join(o)
 
 

@@ -80,7 +80,8 @@ extern _Atomic uint64_t vcu_bytes_lead;
  * VGPU_STATS. */
 extern _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
 
-/* Set while a per-thread variant (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
+/* Non-zero while a per-thread variant (_ptsz, _ptds) runs: stream 0 then means the calling thread's
+ * own stream. */
 extern __thread int vcu_per_thread;
 
 /* Called when the library is loaded: reads the environment and stores the list of units. */
@@ -256,6 +257,8 @@ void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fm
 /* Records why the running call of this thread is about to fail; `call` is a constant, the entry
  * point's name or a prefix of it. */
 void vcu_logs_reason(const char *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Returns r. If r is an error and `why` is set, writes `why` to the trace and the log. */
+CUresult vcu_refuse(const char *call, CUresult r, const char *why);
 /* Logs a failed entry point and calls the callbacks; ignores results that are not errors. */
 void vcu_logs_failure(const char *call, CUresult r);
 /* Reads CUDA_LOG_FILE, when the library is loaded; renews the lock in the child of a fork. */
@@ -456,6 +459,8 @@ void vcu_device_limit_attributes(struct vcu_device *d);
 
 /* ---- vcu_caller.c ------------------------------------------------------------------------------- */
 
+/* Return address of this thread's latest call described with `caller`. */
+extern __thread const void *vcu_caller;
 /* CUDA_MODULE_LOADING, the documented switch of the driver: EAGER; LAZY is the default since 12.2. */
 bool vcu_loads_eagerly(void);
 /* Attribute number by which a provider reports 10 * major + minor for libraries ("vgp" 1). */

@@ -11,6 +11,18 @@
 
 #include "../../../protocol/vgp_guest_rt.h"
 
+/* Checks common to all additions and changes of nodes, in the driver's order; fill *w. */
+CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
+                       const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
+CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
+CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
+/* For nodes with no parameters that a provider could refuse (empty nodes, host functions): makes
+ * the operation VGP_NODE_POST if the addition is certain to succeed. */
+CUresult vcu_where_post(struct vgp_where *w);
+/* Completes an addition: stores the new node's handle, or releases the handle minted for it.
+ * Returns r. */
+CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);
+
 /* One function per node type, for adding and changing; *node is the handle of the new node. */
 CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
                          uint64_t *node);
