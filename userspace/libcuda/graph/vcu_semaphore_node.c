@@ -19,7 +19,7 @@ static CUresult of_node(CUgraphNode node, bool wait, struct vcu_semas **out)
 
     if (res != CUDA_SUCCESS)
         return res;
-    *out = vcu_hostfunc_semas(cookie);
+    *out = vcu_semas_of(cookie);
     return *out == NULL ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
@@ -58,7 +58,7 @@ static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
         return CUDA_ERROR_INVALID_VALUE; /* these calls have no other error for it */
     if (res != CUDA_SUCCESS)
         return res;
-    cookie = vcu_hostfunc_keep_semas(s, false, &res);
+    cookie = vcu_semas_keep(s, false, &res);
     if (cookie == 0)
         return res;
     vcu_where_post(&where); /* where it fails, the worker releases the operation */

@@ -33,12 +33,12 @@ extern const struct vcu_unit_ops vcu_semas_unit;
 /* Checks and copies; *out has one reference. call: for the trace. */
 CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params,
                        unsigned n, struct vcu_semas **out);
-void vcu_semas_get(struct vcu_semas *s);
 void vcu_semas_put(struct vcu_semas *s);
 /* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old. */
 CUresult vcu_semas_served(const char *call);
-/* The worker requests a run: takes over a reference. Called under the notify lock: does not
- * block. */
-void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run);
+/* Registers them as vcu_hostfunc_keep_service() does. */
+uint64_t vcu_semas_keep(struct vcu_semas *s, bool once, CUresult *why);
+/* The registered semaphores, with a reference; NULL: unknown cookie. */
+struct vcu_semas *vcu_semas_of(uint64_t cookie);
 
 #endif

@@ -27,12 +27,19 @@ uint64_t vcu_hostfunc_once(CUhostFn fn, CUstreamCallback stream_fn, CUstream str
 /* Registers a function that runs at every launch of a graph. `gone` (or NULL) gets `user` when no
  * further run is possible. */
 uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why);
-/* Registers external semaphores (external_semaphore.h), to be served when the worker requests it;
- * once: by a call on a stream, else by a graph. Takes over the reference, also on failure. */
-struct vcu_semas;
-uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why);
-/* The registered semaphores, with a reference; NULL: unknown cookie. */
-struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie);
+/* Runs that the runner's thread does not serve: `arg` is counted by references. post takes one over;
+ * it is called under the notify lock and does not block. */
+struct vcu_host_service {
+    void (*get)(void *arg);
+    void (*put)(void *arg);
+    void (*post)(void *arg, const struct vcu_host_run *run);
+};
+/* Registers an argument, to be served when the worker requests it; once: by a call on a stream, else
+ * by a graph. Takes over the reference, also on failure. */
+uint64_t vcu_hostfunc_keep_service(const struct vcu_host_service *service, void *arg, bool once,
+                                   CUresult *why);
+/* The argument registered for that service, with a reference; NULL: unknown cookie. */
+void *vcu_hostfunc_service(uint64_t cookie, const struct vcu_host_service *service);
 /* Notifies the worker that a run has ended. */
 void vcu_hostfunc_finish(const struct vcu_host_run *run);
 /* Registers a user object's destructor, to be run once, on behalf of that handle. */

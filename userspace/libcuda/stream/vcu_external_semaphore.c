@@ -132,11 +132,6 @@ CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *h
     return res;
 }
 
-void vcu_semas_get(struct vcu_semas *s)
-{
-    atomic_fetch_add(&s->refs, 1);
-}
-
 void vcu_semas_put(struct vcu_semas *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) != 1)
@@ -292,8 +287,9 @@ static bool start_server(void)
     return ok;
 }
 
-void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run)
+static void semas_post(void *arg, const struct vcu_host_run *run)
 {
+    struct vcu_semas *s = arg;
     struct run *r = malloc(sizeof(*r));
 
     if (r == NULL) {
@@ -306,6 +302,30 @@ void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run)
     s->cookie = 0;
     pthread_mutex_unlock(&lock);
     enqueue_run(r);
+}
+
+static void semas_get(void *arg)
+{
+    struct vcu_semas *s = arg;
+
+    atomic_fetch_add(&s->refs, 1);
+}
+
+static void semas_put(void *arg)
+{
+    vcu_semas_put(arg);
+}
+
+static const struct vcu_host_service semas_service = {.get = semas_get, .put = semas_put, .post = semas_post};
+
+uint64_t vcu_semas_keep(struct vcu_semas *s, bool once, CUresult *why)
+{
+    return vcu_hostfunc_keep_service(&semas_service, s, once, why);
+}
+
+struct vcu_semas *vcu_semas_of(uint64_t cookie)
+{
+    return vcu_hostfunc_service(cookie, &semas_service);
 }
 
 /* ---- the end of a context ---------------------------------------------------------------------- */
@@ -370,7 +390,7 @@ CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaph
     if (res != CUDA_SUCCESS)
         return res;
     captured = vcu_stream_captured(stream);
-    cookie = vcu_hostfunc_keep_semas(s, !captured, &res);
+    cookie = vcu_semas_keep(s, !captured, &res);
     if (cookie == 0)
         return res;
     if (!captured) { /* the worker does not request it before the next call */

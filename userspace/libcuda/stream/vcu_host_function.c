@@ -8,7 +8,7 @@
  * nothing is outstanding.
  *
  * When the worker dies, the listener ends what the worker would have requested: stream callbacks
- * run with the error, in the order of their calls; host functions and semaphores are dropped; a
+ * run with the error, in the order of their calls; host functions and services are dropped; a
  * graph's functions are released; a user object's destructor runs once neither the program nor one
  * of its graphs refers to the object. A function whose call has not returned is left to that call,
  * which fails, or ends the function in vcu_hostfunc_sent().
@@ -30,12 +30,12 @@ struct callback {
     CUstreamCallback stream_fn; /* set: cuStreamAddCallback */
     CUstream stream;
     void *user;
-    bool kept;                /* a graph's: it may run any number of times */
-    void (*gone)(void *user); /* kept: called when no further run is possible; may be NULL */
-    uint64_t object;          /* fn is the destructor of this user object */
-    int64_t own;              /* the object's references that the program has */
-    bool sent;                /* the call succeeded: at the worker's death this file ends it */
-    struct vcu_semas *semas;  /* no function, but semaphores: a reference */
+    bool kept;                              /* a graph's: it may run any number of times */
+    void (*gone)(void *user);               /* kept: called when no further run is possible; may be NULL */
+    uint64_t object;                        /* fn is the destructor of this user object */
+    int64_t own;                            /* the object's references that the program has */
+    bool sent;                              /* the call succeeded: at the worker's death this file ends it */
+    const struct vcu_host_service *service; /* no function, but a service for `user`: a reference */
 };
 
 /* A run requested by the worker. A callback itself serves as the task of its last run or of its
@@ -88,21 +88,23 @@ static struct callback **find_locked(uint64_t cookie)
     return p;
 }
 
-/* Semaphores have their own thread: this thread may be in a function that does not return. */
-static bool post_semas(const struct vcu_host_run *r)
+/* A service has its own thread: the runner may be in a function that does not return. */
+static bool post_service(const struct vcu_host_run *r)
 {
-    struct vcu_semas *s = NULL;
+    const struct vcu_host_service *service = NULL;
+    void *arg = NULL;
     struct callback **p, *c;
 
     pthread_mutex_lock(&lock);
     p = find_locked(r->cookie);
     c = *p;
-    if (c != NULL && c->semas != NULL) {
-        s = c->semas;
+    if (c != NULL && c->service != NULL) {
+        service = c->service;
+        arg = c->user;
         if (outstanding > 0)
             outstanding--;
         if (c->kept) {
-            vcu_semas_get(s);
+            service->get(arg);
         } else {
             *p = c->next;
             one_time--;
@@ -110,9 +112,9 @@ static bool post_semas(const struct vcu_host_run *r)
         }
     }
     pthread_mutex_unlock(&lock);
-    if (s != NULL)
-        vcu_semas_post(s, r);
-    return s != NULL;
+    if (service != NULL)
+        service->post(arg, r);
+    return service != NULL;
 }
 
 static void enqueue_locked(struct task *task)
@@ -153,7 +155,7 @@ static void post_callback(const struct vcu_host_run *r)
     struct callback **p, *c;
     struct task *task;
 
-    if (post_semas(r))
+    if (post_service(r))
         return;
     pthread_mutex_lock(&lock);
     p = find_locked(r->cookie);
@@ -315,8 +317,8 @@ static void hostfunc_end(const struct callback *c)
 {
     struct vcu_thread *t = vcu_thread();
 
-    if (c->semas != NULL) {
-        vcu_semas_put(c->semas);
+    if (c->service != NULL) {
+        c->service->put(c->user);
         return;
     }
     if (c->object == 0) {
@@ -490,8 +492,8 @@ static bool hostfunc_leave(uint64_t cookie)
             objects--;
     }
     pthread_mutex_unlock(&lock);
-    if (found && c->semas != NULL)
-        vcu_semas_put(c->semas);
+    if (found && c->service != NULL)
+        c->service->put(c->user);
     free(c);
     return found;
 }
@@ -526,29 +528,30 @@ uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CU
     return cookie;
 }
 
-uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why)
+uint64_t vcu_hostfunc_keep_service(const struct vcu_host_service *service, void *arg, bool once,
+                                   CUresult *why)
 {
-    const struct callback init = {.semas = s, .kept = !once};
+    const struct callback init = {.service = service, .user = arg, .kept = !once};
     uint64_t cookie = 0;
 
     *why = hostfunc_enter(&init, &cookie);
     if (cookie == 0)
-        vcu_semas_put(s);
+        service->put(arg);
     return cookie;
 }
 
-struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie)
+void *vcu_hostfunc_service(uint64_t cookie, const struct vcu_host_service *service)
 {
     struct callback *c;
-    struct vcu_semas *s;
+    void *arg;
 
     pthread_mutex_lock(&lock);
     c = *find_locked(cookie);
-    s = c == NULL ? NULL : c->semas;
-    if (s != NULL)
-        vcu_semas_get(s);
+    arg = c != NULL && c->service == service ? c->user : NULL;
+    if (arg != NULL)
+        service->get(arg);
     pthread_mutex_unlock(&lock);
-    return s;
+    return arg;
 }
 
 uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why)
@@ -565,12 +568,22 @@ bool vcu_hostfunc_cancel(uint64_t cookie)
     return hostfunc_leave(cookie);
 }
 
+void vcu_hostfunc_kept(uint64_t cookie, CUresult res)
+{
+    if (res == CUDA_SUCCESS)
+        vcu_hostfunc_sent(cookie);
+    else
+        vcu_hostfunc_cancel(cookie);
+}
+
 bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user)
 {
     struct callback *c;
 
     pthread_mutex_lock(&lock);
     c = *find_locked(cookie);
+    if (c != NULL && c->service != NULL) /* no function: the worker named the wrong cookie */
+        c = NULL;
     if (c != NULL) {
         *fn = c->fn;
         *user = c->user;

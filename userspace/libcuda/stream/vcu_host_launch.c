@@ -5,14 +5,6 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-void vcu_hostfunc_kept(uint64_t cookie, CUresult res)
-{
-    if (res == CUDA_SUCCESS)
-        vcu_hostfunc_sent(cookie);
-    else
-        vcu_hostfunc_cancel(cookie);
-}
-
 /* An error is the call's, unless the worker has requested the run before its end. */
 static CUresult host_launch_answered(uint64_t cookie, CUresult res)
 {
