@@ -105,9 +105,7 @@ void vcu_image_done(struct vcu_image *image);
    caller's to free. FILE_NOT_FOUND, INVALID_IMAGE, OPERATING_SYSTEM, OUT_OF_MEMORY. */
 CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size);
 
-/* vcu_texture_reference.c: drops a module's references, and when a context ends also those that belong
- * to no module. */
-void vcu_texrefs_free(struct vcu_texref *first);
+/* vcu_texture_reference.c: ends the references of an ending context that belong to no module. */
 void vcu_texrefs_forget(uint64_t context);
 
 /* vcu_array_extent.c: bytes of an element and of a row, rows, and slices or layers. */

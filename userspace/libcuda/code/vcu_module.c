@@ -20,8 +20,6 @@
 #include "jit.h"
 #include "../memory/memory.h"
 
-pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
-
 #define LOG_MAX 2048
 
 /* ---- loading -------------------------------------------------------------------------------- */

@@ -30,33 +30,6 @@ static struct vcu_texref *ref_new(const char *name, bool surface)
     return NULL;
 }
 
-void vcu_texref_let_go(struct vcu_texref **t)
-{
-    if (*t != NULL && atomic_fetch_sub_explicit(&(*t)->users, 1, memory_order_acq_rel) == 1)
-        free(*t);
-}
-
-struct vcu_texref *vcu_texref_find(uint64_t handle, enum vgp_handle_type type)
-{
-    return vcu_record_find(handle, type, offsetof(struct vcu_texref, users));
-}
-
-void vcu_texref_end(struct vcu_texref *t)
-{
-    if (vcu_record_end(t->handle, &t->ended))
-        vcu_texref_let_go(&t);
-}
-
-void vcu_texrefs_free(struct vcu_texref *first)
-{
-    while (first != NULL) {
-        struct vcu_texref *t = first;
-
-        first = t->next;
-        vcu_texref_end(t);
-    }
-}
-
 static void forget_ref(uint64_t handle, void *unused, void *arg)
 {
     VCU_TEXREF_HELD struct vcu_texref *t = vcu_texref_find(handle, VGP_H_TEXTURE);

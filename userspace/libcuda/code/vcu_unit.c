@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reference-counted records of modules, libraries and functions: a thread may unload a record
- * that another thread's call uses. The handle table has a reference to each record, which is
- * dropped with the handle; a call that found a record has a reference until it returns.
+ * The reference-counted records of modules, libraries, functions, and texture and surface
+ * references: a thread may unload a record that another thread's call uses. The handle table has a
+ * reference to each record, which is dropped with the handle; a call that found a record has a
+ * reference until it returns.
  */
 #include "code.h"
 
@@ -10,6 +11,8 @@
 
 #include "vgp_guest.h"
 #include "../memory/memory.h"
+
+pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A record must not end between "found in the table" and "counted": the lock of its handle covers
  * both. Launches of several threads mostly take different locks. */
@@ -109,6 +112,35 @@ void vcu_func_end(struct vcu_func *f)
     vcu_func_put(f);
 }
 
+/* ---- texture and surface references ---------------------------------------------------------- */
+
+void vcu_texref_let_go(struct vcu_texref **t)
+{
+    if (*t != NULL && atomic_fetch_sub_explicit(&(*t)->users, 1, memory_order_acq_rel) == 1)
+        free(*t);
+}
+
+struct vcu_texref *vcu_texref_find(uint64_t handle, enum vgp_handle_type type)
+{
+    return vcu_record_find(handle, type, offsetof(struct vcu_texref, users));
+}
+
+void vcu_texref_end(struct vcu_texref *t)
+{
+    if (vcu_record_end(t->handle, &t->ended))
+        vcu_texref_let_go(&t);
+}
+
+static void texrefs_end(struct vcu_texref *first)
+{
+    while (first != NULL) {
+        struct vcu_texref *t = first;
+
+        first = t->next;
+        vcu_texref_end(t);
+    }
+}
+
 /* ---- modules and libraries ------------------------------------------------------------------ */
 
 struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
@@ -174,6 +206,6 @@ void vcu_unit_end(struct vcu_unit *u)
         funcs = f->next; /* the list's own reference: the record is no longer in it */
         vcu_func_end(f);
     }
-    vcu_texrefs_free(refs);
+    texrefs_end(refs);
     vcu_unit_put(u);
 }
