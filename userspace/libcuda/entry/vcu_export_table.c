@@ -95,7 +95,7 @@ static int cudart_load_compilers(void)
 }
 
 VCU_TABLE_REFUSALS(cudart, "6bd5fb6c (CUDART_INTERFACE)")
-const void *const vcu_cudart_interface_table[VCU_TABLE_SLOTS] = {
+static const void *const cudart_table[VCU_TABLE_SLOTS] = {
     VCU_ALL_REFUSED(cudart)[0] = VCU_SIZE_WORD(13), [1] = (const void *)cudart_module,
     [2] = (const void *)cudart_primary_context,     [6] = (const void *)cudart_module_ext1,
     [7] = (const void *)cudart_module_ends,         [8] = (const void *)cudart_module_ext2,
@@ -289,6 +289,8 @@ static const void *const checks_table[VCU_TABLE_SLOTS] = {
 
 /* ---- d4082055: INTEGRITY_CHECK (vcu_integrity.c) --------------------------------------------- */
 
+static const void *const integrity_table[VCU_TABLE_SLOTS];
+
 /* Traced: the last query of the runtime before it lets a program use the GPU. */
 static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
 {
@@ -299,7 +301,7 @@ static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[1
     if (vcu_fault_find("integrity", NULL, value, sizeof(value)) && strcmp(value, "wrong") != 0) {
         r = atoi(value);
     } else {
-        r = vcu_integrity_check(version, unix_seconds, out);
+        r = vcu_integrity_check(cudart_table, integrity_table, version, unix_seconds, out);
         if (vcu_fault_spec != NULL && vcu_fault_find("integrity", NULL, value, sizeof(value)) &&
             r == CUDA_SUCCESS && out != NULL)
             out[0] ^= 1;
@@ -310,7 +312,7 @@ static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[1
 }
 
 VCU_TABLE_REFUSALS(integrity, "d4082055 (INTEGRITY_CHECK)")
-const void *const vcu_integrity_table[VCU_TABLE_SLOTS] = {
+static const void *const integrity_table[VCU_TABLE_SLOTS] = {
     VCU_ALL_REFUSED(integrity)[0] = VCU_SIZE_WORD(3),
     [1] = (const void *)integrity_slot,
 };
@@ -455,7 +457,7 @@ static const struct {
     const void *const *table;
 } tables[] = {
     {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
-     vcu_cudart_interface_table},
+     cudart_table},
     {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
      hooks_table},
     {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
@@ -465,7 +467,7 @@ static const struct {
     {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e},
      checks_table},
     {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2},
-     vcu_integrity_table},
+     integrity_table},
     {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
      tools_context_table},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca},

@@ -161,16 +161,17 @@ struct validity_device {
 };
 _Static_assert(sizeof(struct validity_device) == 28, "validity device");
 
-int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
+int vcu_integrity_check(const void *const *cudart, const void *const *integrity, uint32_t version,
+                        uint64_t unix_seconds, uint8_t out[16])
 {
     struct validity_record rec = {
         .driver_version = (uint32_t)vcu_client_version(),
         .question = version,
         .process = (uint32_t)getpid(),
         .thread = (uint32_t)pthread_self(),
-        .cudart_table = vcu_cudart_interface_table,
-        .integrity_table = vcu_integrity_table,
-        .function = vcu_integrity_table[1],
+        .cudart_table = cudart,
+        .integrity_table = integrity,
+        .function = integrity[1],
         .unix_seconds = unix_seconds,
     };
     struct md2 m;
@@ -208,8 +209,11 @@ int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16]
 
 #else
 
-int vcu_integrity_check(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
+int vcu_integrity_check(const void *const *cudart, const void *const *integrity, uint32_t version,
+                        uint64_t unix_seconds, uint8_t out[16])
 {
+    (void)cudart;
+    (void)integrity;
     (void)version;
     (void)unix_seconds;
     (void)out;
