@@ -48,9 +48,9 @@ CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *no
 CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node);
 /* True if its launches need a reply, because they may be refused. */
 bool vcu_graph_has_memory(CUgraph graph);
-/* vcu_node.c: true if the provider is sure to accept a node of that context that fills, reads or writes
- * these bytes. Not sure: memory excluded by vcu_memory_is_private(), and memory of another device
- * than the context's. */
+/* vcu_node_sure.c: true if the provider is sure to accept a node of that context that fills, reads or
+ * writes these bytes. Not sure: memory excluded by vcu_memory_is_private(), and memory of another
+ * device than the context's. */
 #define VCU_PITCH_SURE ((uint64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
 bool vcu_node_context_sure(CUcontext ctx);
 /* The context of a copy or memset node; NULL stands for the current one where a node is added (driver 580). */
@@ -114,6 +114,8 @@ void vcu_build_graph_gone(CUgraph graph);
 /* Notes that an ending object may be named by a graph: the worker then refuses to change that
  * graph, so calls need a reply. */
 void vcu_build_doubt(void);
+
+/* ---- vcu_node_keep.c ---- */
 
 /* Stores data handed out about a node that lives as long as the node; takes ownership. */
 bool vcu_node_keep(CUgraphNode node, CUgraph graph, void *storage);

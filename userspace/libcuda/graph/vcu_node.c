@@ -56,25 +56,6 @@ CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node)
     return vcu_node_ok(node) && vcu_exec_ok(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- what the provider is sure to accept ------------------------------------------------------ */
-
-bool vcu_node_context_sure(CUcontext ctx)
-{
-    const struct vcu_context *c =
-        vgp_handle_live((uintptr_t)ctx, VGP_H_CONTEXT) ? vcu_context_find(ctx) : NULL;
-
-    return c != NULL && c->base == c && vcu_context_usable(c) == CUDA_SUCCESS;
-}
-
-bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n)
-{
-    const struct vcu_context *c = vcu_context_find(ctx);
-    struct vcu_place place;
-
-    return c != NULL && vcu_memory_is_private(addr, n) && vcu_memory_find(addr, &place) &&
-           place.m.device == c->device;
-}
-
 /* ---- graphs ----------------------------------------------------------------------------------- */
 
 static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
