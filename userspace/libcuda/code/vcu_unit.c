@@ -193,6 +193,7 @@ void vcu_unit_end(struct vcu_unit *u)
     if (!vcu_record_end(u->handle, &u->ended))
         return;
     vcu_memory_forget_owner(u->handle);
+    vcu_managed_forget(u->handle, 0);
     pthread_mutex_lock(&u->lock);
     u->gone = true;
     funcs = u->funcs;

@@ -57,7 +57,7 @@ static CUresult take_between(const char *call, uint64_t size, struct between **o
     b->m.kind = VCU_MEM_HOST;
     b->size = size;
     b->context = context;
-    res = vcu_hostmem_new(call, b->size, &b->m);
+    res = vcu_hostmem_new(call, b->size, false, &b->m);
     if (res != CUDA_SUCCESS) {
         free(b);
         return res;

@@ -72,6 +72,8 @@ bool vcu_memory_host_crossed(uint64_t addr, uint64_t n);
 /* Adds a variable of a module or library, removed together with it. */
 void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size);
 void vcu_memory_forget_owner(uint64_t owner);
+/* Removes the device memory and the variables of a context; memory of graphs stays. */
+void vcu_memory_forget_context(uint64_t context);
 /* Adds a range; false when memory is short (the caller then undoes the allocation). */
 bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
 /* Removes the range of that kind that starts at the address from the table. */
@@ -127,13 +129,19 @@ CUresult vcu_dmabuf_release(void *object);
 /* vcu_vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out);
 
-/* vcu_host_memory.c: chooses a different address for memory that the worker could not map at
- * another. */
-void *vcu_far_address(void);
+/* ---- vcu_hostmem.c ---- */
 
-/* vcu_host_memory.c: shares new host memory and registers it with the provider. call: the call whose
- * refusal is traced; NULL: not traced. */
-CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
+/* Chooses a different address for memory that the worker could not map at another. */
+void *vcu_far_address(void);
+/* Fills in what of the description does not depend on sharing. */
+void vcu_hostmem_describe(struct vcu_memory *m);
+/* Shares new host memory and registers it with the provider. may_stage: beyond the limit of pinned
+ * memory it is this process's alone. call: the call whose refusal is traced; NULL: not traced. */
+CUresult vcu_hostmem_new(const char *call, uint64_t size, bool may_stage, struct vcu_memory *m);
+/* Same for existing memory, whole pages. CUDA_SUCCESS with !m->in_place: it cannot be shared, or
+ * (may_stage) is beyond the limit of pinned memory. */
+CUresult vcu_hostmem_share(const char *call, void *start, uint64_t length, bool read_only, bool may_stage,
+                           struct vcu_memory *m);
 void vcu_hostmem_end(struct vcu_memory *m);
 
 /* vcu_staging.c: one piece of the staging area. */

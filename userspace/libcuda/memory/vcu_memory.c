@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory: allocation, and the tables of known addresses. Pools and the stream-ordered
- * allocator are in vcu_pool.c. */
+/* The tables of known addresses: allocations, variables, pinned host memory. */
 #include "memory.h"
-#include "managed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "vgp_entry.h"
 #include "vgp_guest.h"
 
 /* Device addresses and guest addresses are different spaces: one table each. */
@@ -255,7 +252,6 @@ static bool is_of_owner(const struct vcu_range *range, void *arg)
 void vcu_memory_forget_owner(uint64_t owner)
 {
     vcu_range_remove_if(&device_ranges, is_of_owner, &owner);
-    vcu_managed_forget(owner, 0);
 }
 
 /* Ranges of a context that is reset or destroyed. Host memory's pages stay: they are the guest's.
@@ -270,20 +266,10 @@ static bool range_belongs(const struct vcu_range *range, void *arg)
     return true;
 }
 
-static void context_ending(struct vcu_context *c)
+void vcu_memory_forget_context(uint64_t context)
 {
-    uint64_t context = c->handle;
-
-    if (c->green != 0)
-        return;
     vcu_range_remove_if(&device_ranges, range_belongs, &context);
-    vcu_managed_forget(0, context);
 }
-
-const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending,
-                                             .memory_private = vcu_memory_is_private};
-
-/* ---- allocation ----------------------------------------------------------------------------- */
 
 bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
 {
@@ -412,69 +398,4 @@ bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
     last = vcu_range_edit(&device_ranges, dptr, open_once_less, &o);
     pthread_mutex_unlock(&opened_lock);
     return last;
-}
-
-CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
-{
-    struct vcu_memory m = {.kind = VCU_MEM_MANAGED};
-    uint64_t va;
-    CUresult res;
-
-    if (dptr == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *dptr = 0;
-    res = vcu_check_uncaptured("cuMemAllocManaged");
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return CUDA_ERROR_INVALID_VALUE;
-    /* Pages shared with the worker, at one address for both; they do not migrate to the GPU. */
-    res = vcu_hostmem_new("cuMemAllocManaged", bytesize, &m);
-    if (res != CUDA_SUCCESS)
-        return res;
-    va = (uintptr_t)m.shared.va;
-    if (m.device_ptr != va) {
-        vcu_hostmem_end(&m);
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemAllocManaged",
-                          "the worker could not map the memory at the same address");
-    }
-    m.flags = flags;
-    if (!vcu_memory_add(va, bytesize, &m)) {
-        vcu_hostmem_end(&m);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *dptr = va;
-    return CUDA_SUCCESS;
-}
-
-static CUresult free_device(CUdeviceptr dptr)
-{
-    struct vcu_place p;
-    CUresult res = vcu_capture_unsafe("cuMemFree");
-
-    if (res != CUDA_SUCCESS || dptr == 0 || vcu_external_free(dptr, &res))
-        return res;
-    if (vcu_memory_take(dptr, VCU_MEM_MANAGED, &p)) {
-        vcu_hostmem_end(&p.m);
-        return CUDA_SUCCESS;
-    }
-    if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
-        p.size = 0;
-    res = vgp_call_cuMemFree_v2(dptr);
-    if (res != CUDA_SUCCESS && p.size != 0)
-        vcu_memory_add(p.start, p.size, &p.m);
-    return res;
-}
-
-CUresult vcu_cuMemFree_v2(CUdeviceptr dptr)
-{
-    struct vcu_place p;
-    bool borrowed;
-    CUresult res = vcu_context_borrow(vcu_memory_find(dptr, &p) ? p.m.context : 0, &borrowed);
-
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = free_device(dptr);
-    vcu_context_return(borrowed);
-    return res;
 }

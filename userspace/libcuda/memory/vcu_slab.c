@@ -163,7 +163,7 @@ static struct vcu_slab *new_slab(uint64_t size)
     if (s == NULL)
         return NULL;
     s->m.kind = VCU_MEM_HOST;
-    if (vcu_hostmem_new(NULL, size, &s->m) != CUDA_SUCCESS) {
+    if (vcu_hostmem_new(NULL, size, false, &s->m) != CUDA_SUCCESS) {
         free(s);
         return NULL;
     }
