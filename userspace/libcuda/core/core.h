@@ -32,7 +32,7 @@
 /* Room for the attributes of later cuda.h versions; 13.5 has 161. */
 #define VCU_MAX_ATTRIBUTES 192
 
-/* ---- vcu_client.c: the process's connection ----------------------------------------------------- */
+/* ---- vcu_client.c, vcu_state.c: the process's connection ---------------------------------------- */
 
 enum vcu_state {
     VCU_NEW = 0,    /* cuInit has not succeeded */
@@ -225,6 +225,9 @@ static inline unsigned vcu_graph_number(const void *handle)
 
 /* ---- vcu_handle.c ------------------------------------------------------------------------------- */
 
+/* A handle with that local data; 0 if VGP_HANDLE_INDEX_MAX are live. vgp_handle_mint() gives streams
+ * and events their context. */
+uint64_t vcu_handle_mint(enum vgp_handle_type type, void *data);
 /* Local data of a live handle; NULL when it is stale, of another type, or has none. The data stays
    valid until the owner frees it after vgp_handle_drop (a race with a destroy is the caller's). */
 void *vcu_handle_data(uint64_t handle, enum vgp_handle_type type);
@@ -270,7 +273,7 @@ void vcu_logs_forked(void);
 /* Formatting of driver API results for the trace. */
 extern const struct lnk_trace_results lnk_trace_results;
 
-/* ---- vcu_context.c ------------------------------------------------------------------------------ */
+/* ---- vcu_context_state.c, vcu_context.c --------------------------------------------------------- */
 
 /* Local record of a context; reached through its handle. */
 struct vcu_context {
@@ -330,6 +333,8 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context);
 uint64_t vcu_stream_owner(CUstream stream);
 /* Creates the record of a green context's CUcontext. NULL: no memory. */
 struct vcu_context *vcu_context_add_green(int device);
+/* Drops the stream handles of the context and of its green contexts. */
+void vcu_green_forget(const struct vcu_context *c);
 /* Frees an unused record. */
 void vcu_context_drop(struct vcu_context *c);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
@@ -348,14 +353,8 @@ CUresult vcu_context_facts(CUcontext ctx, struct vcu_context_facts *out);
 CUresult vcu_check_context_named(CUcontext ctx);
 /* cuCtxSynchronize: waits for all work of the current context. */
 CUresult vcu_context_wait(void);
-/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
-CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
-                              unsigned int *sms);
 
 /* ---- vcu_green.c -------------------------------------------------------------------------------- */
-
-/* Drops the stream handles of the context and of its green contexts. */
-void vcu_green_forget(const struct vcu_context *c);
 
 struct vcu_green {
     struct vcu_context *context;
@@ -368,6 +367,10 @@ CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent);
 /* The resources of a device, a context or a green context; what: VGP_RESOURCE_DEVICE, _CONTEXT, _GREEN. */
 CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green, CUdevResource *out,
                           CUdevResourceType type);
+
+/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
+CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
+                              unsigned int *sms);
 
 /* ---- vcu_coredump.c: a context's settings begin and end with it ---- */
 void vcu_coredump_begin(struct vcu_context *c);

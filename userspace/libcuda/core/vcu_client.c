@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "vgp_calls.h"
+#include "vgp_entry.h"
 #include "vgp_guest.h"
 
 /* Pending work beyond which issuing more would block: the software GPU takes 16384 operations for
@@ -37,70 +38,6 @@ static bool env_is_on(const char *name)
     const char *text = getenv(name);
 
     return text != NULL && atoi(text) != 0;
-}
-
-struct vcu_client vcu = {.init_lock = PTHREAD_MUTEX_INITIALIZER};
-__thread int vcu_per_thread;
-
-/* ---- threads -------------------------------------------------------------------------------- */
-
-__thread struct vcu_thread vcu_thread_state;
-static pthread_key_t thread_key;
-static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t number_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t numbers_used[64]; /* 4096 threads at a time have dense numbers */
-static uint32_t numbers_beyond = 64 * 64;
-
-static uint32_t number_take(void)
-{
-    uint32_t n = 0;
-
-    pthread_mutex_lock(&number_lock);
-    for (unsigned w = 0; w < 64; w++) {
-        if (~numbers_used[w] != 0) {
-            unsigned bit = (unsigned)__builtin_ctzll(~numbers_used[w]);
-
-            numbers_used[w] |= 1ull << bit;
-            n = w * 64 + bit;
-            pthread_mutex_unlock(&number_lock);
-            return n;
-        }
-    }
-    n = numbers_beyond++;
-    pthread_mutex_unlock(&number_lock);
-    return n;
-}
-
-static void thread_ended(void *arg)
-{
-    struct vcu_thread *t = arg;
-
-    if (t->number < 64 * 64) {
-        pthread_mutex_lock(&number_lock);
-        numbers_used[t->number / 64] &= ~(1ull << (t->number % 64));
-        pthread_mutex_unlock(&number_lock);
-    }
-    free(t->heap);
-    free(t->payload);
-    free(t->lent.nodes);
-    free(t->lent.edges);
-    memset(t, 0, sizeof(*t)); /* not registered: a later destructor of the thread may make calls again */
-}
-
-static void make_thread_key(void)
-{
-    pthread_key_create(&thread_key, thread_ended);
-}
-
-struct vcu_thread *vcu_thread_register(void)
-{
-    struct vcu_thread *t = &vcu_thread_state;
-
-    pthread_once(&thread_once, make_thread_key);
-    t->registered = true;
-    t->number = number_take();
-    pthread_setspecific(thread_key, t);
-    return t;
 }
 
 /* ---- notifications -------------------------------------------------------------------------- */
@@ -156,18 +93,6 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
 }
 
 /* ---- state ---------------------------------------------------------------------------------- */
-
-CUresult vcu_check_init(void)
-{
-    switch (atomic_load_explicit(&vcu.state, memory_order_acquire)) {
-    case VCU_READY:
-        return CUDA_SUCCESS;
-    case VCU_EXITED:
-        return CUDA_ERROR_DEINITIALIZED;
-    default:
-        return CUDA_ERROR_NOT_INITIALIZED;
-    }
-}
 
 static void in_child(void)
 {
@@ -420,4 +345,12 @@ CUresult vcu_client_init(void)
     }
     pthread_mutex_unlock(&vcu.init_lock);
     return res;
+}
+
+CUresult vcu_cuInit(unsigned int Flags)
+{
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    VCU_FAULT("call", "cuInit");
+    return vcu_client_init();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cuInit, versions and devices, answered from the reply to vgpDeviceInfo. */
+/* Devices and their attributes, answered from the reply to vgpDeviceInfo. */
 #include "core.h"
 
 #include <stdio.h>
@@ -9,14 +9,6 @@
 
 #include "vgp_entry.h"
 #include "vgp_guest.h"
-
-CUresult vcu_cuInit(unsigned int Flags)
-{
-    if (Flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    VCU_FAULT("call", "cuInit");
-    return vcu_client_init();
-}
 
 /* Features that this version does not support must not be reported, regardless of the host's
  * GPU. */

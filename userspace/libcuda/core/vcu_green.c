@@ -27,72 +27,6 @@ struct hidden {
 };
 #define MAGIC UINT64_C(0x6772656776677063)
 
-_Atomic uint32_t vcu_greens;
-
-/* ---- streams of green contexts that were destroyed ---- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
-static uint64_t *orphans;                                /* handles; never given out again */
-static size_t norphans, room;
-
-/* Without memory for the list the stream is only unknown. */
-static void add_orphan(uint64_t handle)
-{
-    pthread_mutex_lock(&lock);
-    if (norphans == room) {
-        uint64_t *more = realloc(orphans, (room ? 2 * room : 16) * sizeof(*more));
-
-        if (more != NULL) {
-            orphans = more;
-            room = room ? 2 * room : 16;
-        }
-    }
-    if (norphans < room)
-        orphans[norphans++] = handle;
-    pthread_mutex_unlock(&lock);
-}
-
-CUresult vcu_stream_error(CUstream s)
-{
-    CUresult res = CUDA_ERROR_INVALID_HANDLE;
-
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < norphans; i++) {
-        if (orphans[i] == (uintptr_t)s)
-            res = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
-    pthread_mutex_unlock(&lock);
-    return res;
-}
-
-static void forget_stream(uint64_t handle, void *data, void *arg)
-{
-    const struct vcu_context *gone = arg;
-    const struct vcu_context *c = vcu_handle_data((uintptr_t)data, VGP_H_CONTEXT);
-
-    if (c == NULL || c->green == 0 || (c != gone && c->base != gone))
-        return;
-    vgp_handle_drop(handle);
-    add_orphan(handle);
-}
-
-void vcu_green_forget(const struct vcu_context *c)
-{
-    if (vcu_greens != 0)
-        vcu_handle_each(VGP_H_STREAM, forget_stream, (void *)(uintptr_t)c);
-}
-
-bool vcu_standard_stream_ok(CUstream s)
-{
-    const struct vcu_context *c;
-
-    if (vcu_stream(s) != CU_STREAM_PER_THREAD)
-        return true;
-    /* Documented with cuStreamGetCtx_v2. */
-    c = vcu_handle_data(vcu_current_context(), VGP_H_CONTEXT);
-    return c == NULL || c->green == 0;
-}
-
 /* ---- resources ---- */
 
 static void resource_fill(CUdevResource *out, uint64_t resource, uint32_t count, uint32_t minimum,
@@ -363,5 +297,27 @@ CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent)
         res = vcu_green_get(hCtx, &g);
     if (res == CUDA_SUCCESS && !vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
         res = CUDA_ERROR_INVALID_HANDLE;
+    return res;
+}
+
+/* ---- affinity ---- */
+
+CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
+                              unsigned int *sms)
+{
+    const struct vcu_context *c = vcu_context_find(NULL);
+    CUdevResource green;
+    CUresult res;
+
+    out->type = type;
+    if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, call, "the type of affinity is unknown");
+    *sms = (unsigned)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    if (c->base == c)
+        return CUDA_SUCCESS;
+    res = vcu_resource_ask(VGP_RESOURCE_CONTEXT, 0, (CUcontext)(uintptr_t)c->handle, NULL, &green,
+                           CU_DEV_RESOURCE_TYPE_SM);
+    if (res == CUDA_SUCCESS)
+        *sms = green.sm.smCount;
     return res;
 }

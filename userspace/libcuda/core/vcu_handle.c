@@ -77,19 +77,13 @@ static struct entry *grow_locked(struct table *t, uint32_t first, uint32_t *inde
     return entry_at(t, next);
 }
 
-uint64_t vgp_handle_mint(enum vgp_handle_type type)
+uint64_t vcu_handle_mint(enum vgp_handle_type type, void *data)
 {
     struct table *t;
     struct entry *e = NULL;
     uint64_t handle = 0;
     uint32_t index = 0;
-    void *data = NULL;
 
-    /* Generated code mints these; their only local data is their context. */
-    if (type == VGP_H_STREAM)
-        data = (void *)(uintptr_t)vcu_current_context();
-    else if (type == VGP_H_EVENT)
-        data = (void *)(uintptr_t)vcu_owner_context();
     if ((unsigned)type == 0 || (unsigned)type >= VGP_H_TYPES)
         return 0;
     t = &tables[type];
