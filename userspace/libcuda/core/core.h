@@ -22,6 +22,7 @@
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_guest_rt.h"
 #include "../../../protocol/vgp_ring.h"
+#include "ahead.h"
 #include "fault.h"
 #include "room.h"
 #include "units.h"
@@ -384,6 +385,16 @@ CUresult vcu_coredump_told(const char *call, CUresult r);
  * for a reply, because the call itself must return its error, except for calls that
  * vcu_capture_post() allows. */
 extern _Atomic uint32_t vcu_captures;
+/* True if a capture forbids the calling thread what cuThreadExchangeStreamCaptureMode documents. */
+bool vcu_capture_forbids_thread(void);
+/* The next stream whose capture such a call loses, or NULL: marks it as lost. Per-thread streams of
+ * other threads are only marked. */
+CUstream vcu_capture_next_lost(void);
+/* True if the capture that began on this per-thread stream was marked so. */
+bool vcu_capture_spoilt(CUstream stream);
+
+/* ---- vcu_capture_rule.c ---- */
+
 /* Error if a capture forbids this thread a call that may synchronise or use the legacy stream; the
    capture is invalidated then. */
 CUresult vcu_capture_forbids(const char *call);

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The capturing streams of this process, and the calls forbidden meanwhile. The worker makes all
- * calls on one thread and therefore captures in relaxed mode; this file decides which thread may
- * disturb or end a capture.
+ * The capturing streams of this process. The worker makes all calls on one thread and therefore
+ * captures in relaxed mode; this file decides which thread may disturb or end a capture.
  */
 #include "core.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "vgp_guest.h"
 
 struct vcu_capture {
     struct vcu_capture *next;
@@ -230,31 +227,6 @@ void vcu_capture_forget_context(uint64_t context)
 
 /* ---- what may not happen meanwhile ----------------------------------------------------------- */
 
-CUresult vcu_capture_status(CUstream stream, uint32_t *status)
-{
-    return vgp_call_vgpStreamCaptureInfo(stream, UINT64_MAX, status, NULL, NULL, NULL, NULL, &(uint32_t){0},
-                                         NULL, &(uint32_t){0});
-}
-
-bool vcu_stream_captured(CUstream stream)
-{
-    uint32_t status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 || (uintptr_t)stream <= 1)
-        return false;
-    if (vcu_capture_post(stream))
-        return true;
-    return vcu_capture_status(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-CUresult vcu_capture_spoil(const char *call, CUstream stream)
-{
-    vcu_capture_doubt();
-    vgp_call_vgpStreamInvalidateCapture(stream);
-    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
-                      "cannot be captured; the capture of the stream is lost");
-}
-
 /* True if cuThreadExchangeStreamCaptureMode's documentation forbids the call to this thread. */
 static bool capture_forbids(const struct vcu_capture *c, uint32_t thread)
 {
@@ -263,10 +235,9 @@ static bool capture_forbids(const struct vcu_capture *c, uint32_t thread)
     return c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-/* The next stream whose capture is lost by the call, or NULL. Per-thread streams of other threads
- * are marked. */
-static CUstream next_forbidding(uint32_t thread, bool *any)
+CUstream vcu_capture_next_lost(void)
 {
+    const uint32_t thread = vcu_thread()->number;
     CUstream found = NULL;
 
     pthread_mutex_lock(&lock);
@@ -274,7 +245,6 @@ static CUstream next_forbidding(uint32_t thread, bool *any)
         if (!capture_forbids(c, thread) || c->spoilt)
             continue;
         c->spoilt = c->doubtful = true;
-        *any = true;
         if (c->stream != CU_STREAM_PER_THREAD || c->thread == thread)
             found = c->stream;
     }
@@ -282,10 +252,13 @@ static CUstream next_forbidding(uint32_t thread, bool *any)
     return found;
 }
 
-static bool still_forbidden(uint32_t thread)
+bool vcu_capture_forbids_thread(void)
 {
+    const uint32_t thread = vcu_thread()->number;
     bool any = false;
 
+    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return false;
     pthread_mutex_lock(&lock);
     for (struct vcu_capture *c = captures; c != NULL; c = c->next)
         any |= capture_forbids(c, thread);
@@ -293,28 +266,7 @@ static bool still_forbidden(uint32_t thread)
     return any;
 }
 
-CUresult vcu_capture_forbids(const char *call)
-{
-    uint32_t thread = vcu_thread()->number;
-    CUstream stream;
-    bool any = false;
-
-    if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED || !still_forbidden(thread))
-        return CUDA_SUCCESS;
-    while ((stream = next_forbidding(thread, &any)) != NULL)
-        vgp_call_vgpStreamInvalidateCapture(stream);
-    return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
-                      "not while a stream captures in this mode; the capture is lost");
-}
-
-CUresult vcu_check_uncaptured(const char *call)
-{
-    CUresult res = vcu_check_context();
-
-    return res != CUDA_SUCCESS ? res : vcu_capture_unsafe(call);
-}
-
-void vcu_capture_tell_spoilt(CUstream stream)
+bool vcu_capture_spoilt(CUstream stream)
 {
     bool spoilt = false;
 
@@ -322,8 +274,7 @@ void vcu_capture_tell_spoilt(CUstream stream)
     for (struct vcu_capture *c = captures; c != NULL; c = c->next)
         spoilt |= is_stream(c, stream) && c->spoilt && stream == CU_STREAM_PER_THREAD;
     pthread_mutex_unlock(&lock);
-    if (spoilt)
-        vgp_call_vgpStreamInvalidateCapture(stream);
+    return spoilt;
 }
 
 /* ---- beginning and ending -------------------------------------------------------------------- */

@@ -111,10 +111,19 @@ static void in_child(void)
     }
 }
 
+static const struct vcu_ahead_ops ahead = {
+    .settle_wait = vcu_settle_wait,
+    .mark_wait = vcu_mark_wait,
+    .send_parked = vcu_parked_send,
+    .make_room = vcu_make_room,
+    .send_blob = vcu_blob_send,
+};
+
 void vcu_client_loaded(const struct vcu_unit_ops *const *units)
 {
     lnk_trace_init(&lnk_trace_results);
     vcu_units_set(units);
+    vcu_ahead = &ahead;
     vcu_logs_init();
     vcu_wait_init();
     vcu_capture_init();

@@ -10,7 +10,6 @@
 
 #include "vgp_guest.h"
 
-_Atomic unsigned vcu_parked, vcu_parked_loose;
 _Atomic uint64_t vcu_parked_reused;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

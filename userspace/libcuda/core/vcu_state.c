@@ -10,6 +10,7 @@
 
 struct vcu_client vcu = {.init_lock = PTHREAD_MUTEX_INITIALIZER};
 __thread int vcu_per_thread;
+const struct vcu_ahead_ops *vcu_ahead;
 
 CUresult vcu_check_init(void)
 {

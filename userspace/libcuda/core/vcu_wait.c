@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "vgp_calls.h"
-#include "vgp_guest.h"
 #include "../../../protocol/vgp_facts.h"
 
 _Atomic bool vcu_wait_owed;
-_Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
+_Atomic unsigned vcu_parked, vcu_parked_loose;
 
 /*
  * Outstanding work, under the ring's lock: for each of a few streams, the number of the latest work
@@ -50,21 +49,13 @@ static struct covered {
     uint64_t work;
 } covered_all, covered[COVERED];
 
-#define LOOK_EVERY 1024u /* answered waits between two questions to the transport */
-
 static bool off;
 static _Atomic bool two_contexts;
 static uint64_t the_context; /* under the ring's lock */
 
 /* The owed wait. */
 static pthread_mutex_t owe_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    uint64_t stream;
-    uint32_t owner;
-    uint32_t thread; /* whose per-thread stream it is, if it is one */
-    bool recorded;   /* `event` marks its end: other work has been put behind it */
-    CUevent event;   /* of the_context; kept for the next time */
-} owed;
+static struct vcu_owed owed;
 
 /* ---- what is outstanding -------------------------------------------------------------------- */
 
@@ -201,66 +192,6 @@ void vcu_wait_done(const struct vcu_wait_token *token)
 
 /* ---- what is owed --------------------------------------------------------------------------- */
 
-/*
- * Another thread may have to perform the wait, or to mark it: its records are then sent in the name
- * of the thread that owes the wait, as a record names the per-thread stream by the thread's number.
- * A thread that has ended since may have given its number to a new thread; the worker's stream is
- * the same.
- */
-static uint32_t act_for(uint32_t thread)
-{
-    struct vcu_thread *t = vcu_thread();
-    uint32_t own = t->number;
-
-    t->settling = true;
-    t->number = thread;
-    return own;
-}
-
-static void act_for_self(uint32_t own)
-{
-    vcu_thread()->number = own;
-    vcu_thread()->settling = false;
-}
-
-/* Performs the owed wait. Its error belongs to the next wait, like that of any earlier work. */
-static void settle_locked(void)
-{
-    CUresult r;
-    bool borrowed;
-    int none = 0;
-    uint32_t own = act_for(owed.thread);
-
-    r = vcu_context_borrow(the_context, &borrowed);
-    if (r == CUDA_SUCCESS) {
-        r = owed.recorded ? vgp_call_cuEventSynchronize(owed.event)
-                          : vgp_call_cuStreamSynchronize((CUstream)(uintptr_t)owed.stream);
-        vcu_context_return(borrowed);
-    }
-    act_for_self(own);
-    if (r != CUDA_SUCCESS)
-        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
-    atomic_fetch_add_explicit(&vcu_waits_owed, 1, memory_order_relaxed);
-    atomic_store(&vcu_wait_owed, false);
-}
-
-/* Marks the end of the owed wait. False: it cannot be marked. */
-static bool record_locked(void)
-{
-    CUresult r = CUDA_SUCCESS;
-    uint32_t own = act_for(owed.thread);
-
-    if (owed.event == NULL)
-        r = vgp_call_cuEventCreate(&owed.event, CU_EVENT_DISABLE_TIMING);
-    if (r == CUDA_SUCCESS)
-        r = vgp_call_cuEventRecord((struct vgp_intent){0}, owed.event, (CUstream)(uintptr_t)owed.stream);
-    else
-        owed.event = NULL;
-    act_for_self(own);
-    owed.recorded = r == CUDA_SUCCESS;
-    return owed.recorded;
-}
-
 void vcu_wait_before(uint16_t call, const struct vgp_intent *in)
 {
     if (vcu_thread()->settling || vgp_effect(call) == VGP_EFFECT_NONE)
@@ -271,8 +202,11 @@ void vcu_wait_before(uint16_t call, const struct vgp_intent *in)
 
         /* Quiet copies need no mark: waiting for them too is harmless, as they wait for no other
          * work. */
-        if (!same || (in->observed == VGP_OBSERVED_ANY && !owed.recorded && !record_locked()))
-            settle_locked();
+        if (!same || (in->observed == VGP_OBSERVED_ANY && !owed.recorded && !vcu_ahead->mark_wait(&owed))) {
+            owed.context = the_context;
+            vcu_ahead->settle_wait(&owed);
+            atomic_store(&vcu_wait_owed, false);
+        }
     }
     /* The event ends with its context, whether it marks an owed wait now or did earlier. */
     if (vgp_facts(call) & VGP_FACT_ENDS_CONTEXT)
@@ -280,7 +214,7 @@ void vcu_wait_before(uint16_t call, const struct vgp_intent *in)
     pthread_mutex_unlock(&owe_lock);
 }
 
-static bool may_answer(void)
+bool vcu_wait_may_answer(void)
 {
     return !off && atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) == 0 &&
            !atomic_load_explicit(&two_contexts, memory_order_relaxed) &&
@@ -293,7 +227,7 @@ bool vcu_wait_idle(void)
 {
     bool idle;
 
-    if (!may_answer())
+    if (!vcu_wait_may_answer())
         return false;
     pthread_mutex_lock(&vcu.ring.lock);
     idle = others_idle(OWNER_MANY);
@@ -316,7 +250,7 @@ bool vcu_wait_may_owe(CUstream stream)
     uint32_t owner = owner_id((uintptr_t)stream);
     bool may;
 
-    if (!may_answer())
+    if (!vcu_wait_may_answer())
         return false;
     pthread_mutex_lock(&vcu.ring.lock);
     may = kind_of(owner) != BUSY && others_idle(owner);
@@ -373,10 +307,9 @@ static struct {
     uint32_t looks;
 } legacy_asked; /* under the ring's lock */
 
-/* True if the legacy stream alone keeps a wait of the stream from being owed, and the worker has not
- * been asked too often. */
-static bool legacy_holds_up(uint32_t owner, uint64_t *latest)
+bool vcu_wait_legacy_holds_up(CUstream stream, uint64_t *latest)
 {
+    const uint32_t owner = owner_id((uintptr_t)stream);
     const uint32_t legacy = owner_id((uintptr_t)CU_STREAM_LEGACY);
     bool yes = false;
     int at;
@@ -398,46 +331,15 @@ static bool legacy_holds_up(uint32_t owner, uint64_t *latest)
     return yes;
 }
 
-/* Asks the worker. True if the legacy stream is complete; another error is for the wait that follows. */
-static bool legacy_completed(CUstream stream)
+void vcu_wait_legacy_complete(uint64_t latest)
 {
-    uint64_t latest;
-    CUresult r;
-    int at, none = 0;
+    int at;
 
-    if (!legacy_holds_up(owner_id((uintptr_t)stream), &latest))
-        return false;
-    r = vgp_call_cuStreamQuery(CU_STREAM_LEGACY);
-    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
-        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
-    if (r != CUDA_SUCCESS)
-        return false;
     pthread_mutex_lock(&vcu.ring.lock);
     at = place_of(owner_id((uintptr_t)CU_STREAM_LEGACY));
     if (at >= 0 && streams[at].latest == latest)
         streams[at].kind = IDLE;
     pthread_mutex_unlock(&vcu.ring.lock);
-    return true;
-}
-
-bool vcu_wait_answered(CUstream stream, bool everything)
-{
-    if (!may_answer())
-        return false;
-    if (everything ? !vcu_wait_idle()
-                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
-        return false;
-    if (lnk_ring_notified(&vcu.ring))
-        lnk_ring_drain(&vcu.ring);
-    vcu_units_wait_answered();
-    /* A call that is made reports the error learnt just now. */
-    if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
-        return false;
-    /* A killed broker does not write to the window, and only a sleep would notice. */
-    if (atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed) % LOOK_EVERY ==
-        LOOK_EVERY - 1)
-        return lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS;
-    return true;
 }
 
 void vcu_wait_init(void)

@@ -35,6 +35,14 @@
 
 /* True while a wait is owed. */
 extern _Atomic bool vcu_wait_owed;
+struct vcu_owed {
+    uint64_t stream;
+    uint64_t context;
+    uint32_t owner;
+    uint32_t thread; /* whose per-thread stream it is, if it is one */
+    bool recorded;   /* `event` marks its end: other work has been put behind it */
+    CUevent event;   /* of the process's only context; kept for the next time */
+};
 /* Called before a record is begun while a wait is owed. */
 void vcu_wait_before(uint16_t call, const struct vgp_intent *in);
 /* The work that a wait in progress will have waited for. */
@@ -51,10 +59,17 @@ struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, 
 /* Called when the reply to a wait has arrived with success. Takes the ring's lock. */
 void vcu_wait_done(const struct vcu_wait_token *token);
 
-/* ---- called by entry points ----------------------------------------------------------------- */
+/* ---- called by entry points; vcu_wait_answered() is in vcu_settle.c ------------------------- */
 
 /* True: a wait for the stream (or, with everything, for the context) may return success now. */
 bool vcu_wait_answered(CUstream stream, bool everything);
+/* True if the library may answer a wait at present. */
+bool vcu_wait_may_answer(void);
+/* True if the legacy stream alone keeps a wait of the stream from being owed, and the worker has not
+ * been asked too often; *latest is for vcu_wait_legacy_complete(), where the worker says that the
+ * legacy stream is complete. */
+bool vcu_wait_legacy_holds_up(CUstream stream, uint64_t *latest);
+void vcu_wait_legacy_complete(uint64_t latest);
 /* True if nothing is outstanding: queries of streams and events then report completion. */
 bool vcu_wait_idle(void);
 /* True while only legacy streams have work: omitting a call in them then changes no order of work
@@ -73,7 +88,7 @@ struct vcu_wait_latest {
 };
 struct vcu_wait_latest vcu_wait_latest(CUstream stream);
 
-/* ---- vcu_query.c: queries of events and streams ---- */
+/* ---- vcu_query.c, vcu_answers.c: queries of events and streams ---- */
 
 /*
  * The result of a successful query stays valid until work is put into the stream, or the event is
@@ -144,7 +159,8 @@ void vcu_wait_init(void);
 #define VCU_PARKED_MAX 32
 #define VCU_PARKED_BYTES (UINT64_C(64) << 20)
 
-/* Number of parked frees; number of those to be sent before a wait. */
+/* Number of parked frees; number of those to be sent before a wait. vcu_wait.c has them: its answers
+ * depend on them. */
 extern _Atomic unsigned vcu_parked, vcu_parked_loose;
 /* Number of allocations served from parked memory; for VGPU_STATS. */
 extern _Atomic uint64_t vcu_parked_reused;
