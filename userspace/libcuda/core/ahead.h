@@ -18,6 +18,8 @@ struct vcu_ahead_ops {
     void (*settle_wait)(const struct vcu_owed *owed);
     /* Marks the end of the owed wait by its event. False: it cannot be marked. */
     bool (*mark_wait)(struct vcu_owed *owed);
+    /* cuStreamQuery of the legacy stream. */
+    CUresult (*ask_legacy)(void);
     /* Sends the parked frees. */
     void (*send_parked)(void);
     /* Waits until the stream at that place of vcu_room has room, or its context. */
@@ -32,6 +34,7 @@ extern const struct vcu_ahead_ops *vcu_ahead;
 
 void vcu_settle_wait(const struct vcu_owed *owed);
 bool vcu_mark_wait(struct vcu_owed *owed);
+CUresult vcu_ask_legacy(void);
 
 /* ---- vcu_ahead.c ---- */
 

@@ -114,6 +114,7 @@ static void in_child(void)
 static const struct vcu_ahead_ops ahead = {
     .settle_wait = vcu_settle_wait,
     .mark_wait = vcu_mark_wait,
+    .ask_legacy = vcu_ask_legacy,
     .send_parked = vcu_parked_send,
     .make_room = vcu_make_room,
     .send_blob = vcu_blob_send,

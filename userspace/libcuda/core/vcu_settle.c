@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Performs waits that are owed, and answers waits that may be. vcu_wait.c decides; see wait.h. */
+/* The calls that owed waits need. vcu_wait.c decides; see wait.h. */
 #include "core.h"
 
 #include "vgp_guest.h"
 
-#define LOOK_EVERY 1024u /* answered waits between two questions to the transport */
-
-_Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
+_Atomic uint64_t vcu_waits_owed;
 
 /*
  * Another thread may have to perform the wait, or to mark it: its records are then sent in the name
@@ -66,40 +64,7 @@ bool vcu_mark_wait(struct vcu_owed *owed)
     return owed->recorded;
 }
 
-/* Asks the worker. True if the legacy stream is complete; another error is for the wait that follows. */
-static bool legacy_completed(CUstream stream)
+CUresult vcu_ask_legacy(void)
 {
-    uint64_t latest;
-    CUresult r;
-    int none = 0;
-
-    if (!vcu_wait_legacy_holds_up(stream, &latest))
-        return false;
-    r = vgp_call_cuStreamQuery(CU_STREAM_LEGACY);
-    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
-        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
-    if (r != CUDA_SUCCESS)
-        return false;
-    vcu_wait_legacy_complete(latest);
-    return true;
-}
-
-bool vcu_wait_answered(CUstream stream, bool everything)
-{
-    if (!vcu_wait_may_answer())
-        return false;
-    if (everything ? !vcu_wait_idle()
-                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
-        return false;
-    if (lnk_ring_notified(&vcu.ring))
-        lnk_ring_drain(&vcu.ring);
-    vcu_units_wait_answered();
-    /* A call that is made reports the error learnt just now. */
-    if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
-        return false;
-    /* A killed broker does not write to the window, and only a sleep would notice. */
-    if (atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed) % LOOK_EVERY ==
-        LOOK_EVERY - 1)
-        return lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS;
-    return true;
+    return vgp_call_cuStreamQuery(CU_STREAM_LEGACY);
 }

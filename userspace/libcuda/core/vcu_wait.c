@@ -9,6 +9,7 @@
 #include "../../../protocol/vgp_facts.h"
 
 _Atomic bool vcu_wait_owed;
+_Atomic uint64_t vcu_waits_answered;
 _Atomic unsigned vcu_parked, vcu_parked_loose;
 
 /*
@@ -48,6 +49,8 @@ static struct covered {
     uint32_t owner;
     uint64_t work;
 } covered_all, covered[COVERED];
+
+#define LOOK_EVERY 1024u /* answered waits between two questions to the transport */
 
 static bool off;
 static _Atomic bool two_contexts;
@@ -214,7 +217,7 @@ void vcu_wait_before(uint16_t call, const struct vgp_intent *in)
     pthread_mutex_unlock(&owe_lock);
 }
 
-bool vcu_wait_may_answer(void)
+static bool may_answer(void)
 {
     return !off && atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) == 0 &&
            !atomic_load_explicit(&two_contexts, memory_order_relaxed) &&
@@ -227,7 +230,7 @@ bool vcu_wait_idle(void)
 {
     bool idle;
 
-    if (!vcu_wait_may_answer())
+    if (!may_answer())
         return false;
     pthread_mutex_lock(&vcu.ring.lock);
     idle = others_idle(OWNER_MANY);
@@ -250,7 +253,7 @@ bool vcu_wait_may_owe(CUstream stream)
     uint32_t owner = owner_id((uintptr_t)stream);
     bool may;
 
-    if (!vcu_wait_may_answer())
+    if (!may_answer())
         return false;
     pthread_mutex_lock(&vcu.ring.lock);
     may = kind_of(owner) != BUSY && others_idle(owner);
@@ -307,9 +310,10 @@ static struct {
     uint32_t looks;
 } legacy_asked; /* under the ring's lock */
 
-bool vcu_wait_legacy_holds_up(CUstream stream, uint64_t *latest)
+/* True if the legacy stream alone keeps a wait of the stream from being owed, and the worker has not
+ * been asked too often. */
+static bool legacy_holds_up(uint32_t owner, uint64_t *latest)
 {
-    const uint32_t owner = owner_id((uintptr_t)stream);
     const uint32_t legacy = owner_id((uintptr_t)CU_STREAM_LEGACY);
     bool yes = false;
     int at;
@@ -331,15 +335,46 @@ bool vcu_wait_legacy_holds_up(CUstream stream, uint64_t *latest)
     return yes;
 }
 
-void vcu_wait_legacy_complete(uint64_t latest)
+/* Asks the worker. True if the legacy stream is complete; another error is for the wait that follows. */
+static bool legacy_completed(CUstream stream)
 {
-    int at;
+    uint64_t latest;
+    CUresult r;
+    int at, none = 0;
 
+    if (!legacy_holds_up(owner_id((uintptr_t)stream), &latest))
+        return false;
+    r = vcu_ahead->ask_legacy();
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
+    if (r != CUDA_SUCCESS)
+        return false;
     pthread_mutex_lock(&vcu.ring.lock);
     at = place_of(owner_id((uintptr_t)CU_STREAM_LEGACY));
     if (at >= 0 && streams[at].latest == latest)
         streams[at].kind = IDLE;
     pthread_mutex_unlock(&vcu.ring.lock);
+    return true;
+}
+
+bool vcu_wait_answered(CUstream stream, bool everything)
+{
+    if (!may_answer())
+        return false;
+    if (everything ? !vcu_wait_idle()
+                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
+        return false;
+    if (lnk_ring_notified(&vcu.ring))
+        lnk_ring_drain(&vcu.ring);
+    vcu_units_wait_answered();
+    /* A call that is made reports the error learnt just now. */
+    if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
+        return false;
+    /* A killed broker does not write to the window, and only a sleep would notice. */
+    if (atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed) % LOOK_EVERY ==
+        LOOK_EVERY - 1)
+        return lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS;
+    return true;
 }
 
 void vcu_wait_init(void)

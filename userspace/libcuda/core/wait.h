@@ -59,17 +59,10 @@ struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, 
 /* Called when the reply to a wait has arrived with success. Takes the ring's lock. */
 void vcu_wait_done(const struct vcu_wait_token *token);
 
-/* ---- called by entry points; vcu_wait_answered() is in vcu_settle.c ------------------------- */
+/* ---- called by entry points ----------------------------------------------------------------- */
 
 /* True: a wait for the stream (or, with everything, for the context) may return success now. */
 bool vcu_wait_answered(CUstream stream, bool everything);
-/* True if the library may answer a wait at present. */
-bool vcu_wait_may_answer(void);
-/* True if the legacy stream alone keeps a wait of the stream from being owed, and the worker has not
- * been asked too often; *latest is for vcu_wait_legacy_complete(), where the worker says that the
- * legacy stream is complete. */
-bool vcu_wait_legacy_holds_up(CUstream stream, uint64_t *latest);
-void vcu_wait_legacy_complete(uint64_t latest);
 /* True if nothing is outstanding: queries of streams and events then report completion. */
 bool vcu_wait_idle(void);
 /* True while only legacy streams have work: omitting a call in them then changes no order of work
