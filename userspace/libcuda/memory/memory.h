@@ -160,7 +160,6 @@ void vcu_chunk_give(struct vcu_chunk *c);
 void vcu_chunk_give_later(struct vcu_chunk *c);
 
 #include "copy.h"
-#include "managed.h"
 
 /* ---- vcu_advice.c ---- */
 
@@ -214,5 +213,31 @@ extern const struct cua_memory_ops vcu_memory_ops;
 /* Checks that a launch in the stream may record the event: it measures no time, and other processes
  * do not have it. */
 CUresult vcu_event_launch_ok(CUevent event, CUstream stream);
+
+/* ---- vcu_slab.c: small pinned allocations ---- */
+
+/* Maximum size in bytes; larger allocations have their own region. */
+#define VCU_SLAB_LARGEST (64u << 10)
+
+/*
+ * Takes `size` bytes of pinned memory of the current context out of a slab: describes them in *m,
+ * whose `flags` stay; they begin at m->shared.va + m->slab_offset. False: the caller allocates by
+ * other means, also to report an error.
+ */
+bool vcu_slab_take(uint64_t size, struct vcu_memory *m);
+/* Returns memory of vcu_slab_take() of `size` bytes to its slab, after waiting for work that may
+ * use it. */
+void vcu_slab_give(const struct vcu_memory *m, uint64_t size);
+
+/* ---- vcu_managed.c: __managed__ variables; the guarantees are described there ---- */
+
+/* Gives a variable of the current context its pages in this process and its present content.
+ * NOT_SUPPORTED: its address is in use in this process. Known variables are left unchanged. */
+CUresult vcu_managed_add(const char *call, uint64_t owner, uint64_t addr, uint64_t size);
+/* Forgets the variables of a module or library, or of a context (0: ignored). */
+void vcu_managed_forget(uint64_t owner, uint64_t context);
+/* Called before work is sent: copies the program's writes to the device; and after a wait: copies
+ * the device's writes back. */
+extern const struct vcu_unit_ops vcu_managed_unit;
 
 #endif

@@ -12,7 +12,7 @@
  * asynchronous copies to pageable memory when they are complete; pinned and device copies at once.
  */
 #include "copy.h"
-#include "managed.h"
+#include "memory.h"
 
 #include <string.h>
 

@@ -13,7 +13,6 @@
  */
 #define _GNU_SOURCE
 #include "memory.h"
-#include "slab.h"
 
 #include <sys/uio.h>
 #include <unistd.h>

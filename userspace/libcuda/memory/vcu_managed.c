@@ -10,7 +10,6 @@
  * equal, so neither overwrites the other's. Programs without such variables pay one load per call.
  */
 #define _GNU_SOURCE
-#include "managed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  *
  * Disabled while a recorder listens, which keeps a copy of each region.
  */
-#include "slab.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <unistd.h>
