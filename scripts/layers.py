@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""layers.py [--built] [--top DIR] [TABLE]: the order of the floors inside the large parts of the tree.
+"""layers.py [--built] [--record] [--circles] [--top DIR] [TABLE]: the order of the floors inside the large parts.
 
 TABLE (default: layers.txt beside this script) has, for each part, the folders of which it is made, lowest first:
 
@@ -18,7 +18,13 @@ Checked of each part:
     includes  a file includes files of its own floor and public headers of lower floors
     symbols   what an object uses is defined in an object of its own or of a lower floor, and what only one floor may
               define is not defined elsewhere (nm)
+    circles   files of one floor do not use each other's symbols in a circle, directly or through further files (nm)
     folders   no more sources in a folder than the limit, and no more tests
+
+circles.txt beside TABLE records the circles that are still to be dissolved, a line each: PART FILE FILE... It only
+shrinks: a circle that is not within a recorded one is a breach, and so is a recorded one that is now smaller or gone.
+--record writes what is left of the recorded circles; it adds none, except where there is no such file yet. --circles
+prints each circle with the symbols that hold it together, and checks nothing.
 
 Unit tests and proofs (NAME_test.c, NAME_proof.c, their headers) may use all of their part; nothing is built from
 them that others use. What lies in a folder testdata is not looked at. Symbols can only be checked of what is built: without objects, a line says that it was not
@@ -193,48 +199,166 @@ def symbols(files):
     return out
 
 
-def check_symbols(part, top, sources):
-    objects = objects_of(part, top, sources)
-    base = os.path.join(top, part.objects)
-    table = symbols([os.path.join(base, o) for o in sorted(objects)])
+class Built:
+    """What the objects of a part define and use."""
+    def __init__(self, part, top, sources):
+        self.objects = objects_of(part, top, sources)
+        self.base = os.path.join(top, part.objects)
+        self.table = symbols([os.path.join(self.base, o) for o in sorted(self.objects)])
+        self.where = collections.defaultdict(set)  # symbol: sources that define it
+        for obj, source in self.objects.items():
+            for name in self.table[os.path.join(self.base, obj)][0]:
+                self.where[name].add(source)
 
-    def floor_of(source):
-        also = part.floor_also(source)
-        return part.floor_of(source) if also is None else also
+    def uses(self):
+        """(source, symbol) for each object and what it does not define itself."""
+        for obj, source in sorted(self.objects.items()):
+            for name in sorted(self.table[os.path.join(self.base, obj)][1]):
+                yield source, name
 
-    where = collections.defaultdict(set)  # symbol: sources that define it
-    for obj, source in objects.items():
-        for name in table[os.path.join(base, obj)][0]:
-            where[name].add(source)
+
+def floor_of_object(part, source):
+    """The index of the floor of a source, or of an object that stands for its own; None: it is in none."""
+    also = part.floor_also(source)
+    return part.floor_of(source) if also is None else also
+
+
+def check_symbols(part, built):
+    where = built.where
     for floor, pattern in part.only:
         for name in sorted(where):
             for source in sorted(where[name]) if pattern.fullmatch(name) else ():
-                if floor_of(source) != part.floors.index(floor):
+                if floor_of_object(part, source) != part.floors.index(floor):
                     yield source, f"defines {name}, which only {floor} may"
     seen = set()
-    for obj, source in sorted(objects.items()):
-        own = floor_of(source)
-        for name in sorted(table[os.path.join(base, obj)][1]):
-            theirs = {s: floor_of(s) for s in where.get(name, ())}
-            floors = [f for f in theirs.values() if f is not None]
-            if own is None or not floors or min(floors) <= own or (source, name) in seen:
-                continue
-            seen.add((source, name))
-            other = min(theirs, key=lambda s: theirs[s])
-            yield source, f"uses {name} of {other}: {part.floors[theirs[other]]} is above {part.floors[own]}"
+    for source, name in built.uses():
+        own = floor_of_object(part, source)
+        theirs = {s: floor_of_object(part, s) for s in where.get(name, ())}
+        floors = [f for f in theirs.values() if f is not None]
+        if own is None or not floors or min(floors) <= own or (source, name) in seen:
+            continue
+        seen.add((source, name))
+        other = min(theirs, key=lambda s: theirs[s])
+        yield source, f"uses {name} of {other}: {part.floors[theirs[other]]} is above {part.floors[own]}"
 
 
-def not_built(part, top, sources):
+def uses_in_floors(part, built, foreign):
+    """{source: {source of the same floor: symbols of it that the first uses}}, without the objects under the folders
+    `foreign`: another part of the table checks those."""
+    def skipped(source):
+        path = os.path.join(part.objects, source)
+        return part.floor_also(source) is not None and any(path.startswith(f + "/") for f in foreign)
+
+    uses = collections.defaultdict(lambda: collections.defaultdict(set))
+    for source, name in built.uses():
+        own = floor_of_object(part, source)
+        theirs = built.where.get(name, ())
+        if own is None or source in theirs or skipped(source):
+            continue
+        for other in theirs:
+            if floor_of_object(part, other) == own and not skipped(other):
+                uses[source][other].add(name)
+    return uses
+
+
+def circles_of(uses):
+    """The circles: sets of sources, each of which uses each other, directly or through others of the set."""
+    reached = {}
+    for source in uses:
+        found, left = set(), list(uses[source])
+        while left:
+            other = left.pop()
+            if other not in found:
+                found.add(other)
+                left += uses.get(other, ())
+        reached[source] = found
+    return sorted({frozenset(s for s in reached[source] if source in reached.get(s, ()))
+                   for source in uses if source in reached[source]}, key=sorted)
+
+
+def shortest_way_round(uses, circle, first):
+    """The shortest way from a source of a circle back to it, as text."""
+    before, left = {}, [first]
+    for source in left:
+        for other in sorted(uses[source]):
+            if other in circle and other not in before:
+                before[other] = source
+                left.append(other)
+    way, source = [], first
+    while not way or source != first:
+        user = before[source]
+        way.insert(0, f"{user} uses {min(uses[user][source])} of {source}")
+        source = user
+    return ", ".join(way)
+
+
+def check_circles(part, uses, circles, recorded, record):
+    """recorded: the sets of files that the record has for the part."""
+    for circle in circles:
+        if circle in recorded:
+            continue
+        if any(circle < r for r in recorded):
+            yield min(circle), f"its circle of {len(circle)} files is smaller than recorded: layers.py --record writes that"
+            continue
+        near = max(recorded, key=lambda r: len(r & circle), default=frozenset())
+        new = sorted(circle - near if circle & near else circle)
+        kind = f"makes a recorded circle larger, with {len(new)} new files" if circle & near else "is in a new circle"
+        yield new[0], f"{kind}: {shortest_way_round(uses, circle, new[0])}; pass what is needed as an argument, or move it"
+    for gone in recorded:
+        if not any(circle <= gone for circle in circles):
+            yield min(gone), f"its circle in {record} is no more: layers.py --record removes the line"
+
+
+def read_record(name):
+    """{part: [sets of files]}; None: there is no record."""
+    if not os.path.exists(name):
+        return None
+    found = collections.defaultdict(list)
+    with open(name, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            words = line.split("#")[0].split()
+            if len(words) in (1, 2):
+                print(f"{name}:{number}: not understood: {line.strip()}", file=sys.stderr)
+                sys.exit(2)
+            if words:
+                found[words[0]].append(frozenset(words[1:]))
+    return found
+
+
+def what_is_left(circles, recorded):
+    """What the circles leave of the recorded ones. One that became larger stays recorded as it was."""
+    within = {c for c in circles if any(c <= r for r in recorded)}
+    return [*within, *(r for r in recorded if r not in within and any(r & c for c in circles if c not in within))]
+
+
+def write_record(name, circles):
+    with open(name, "w", encoding="utf-8") as f:
+        f.write("# SPDX-License-Identifier: MIT\n"
+                "# Circles between the files of a floor that are still to be dissolved: PART FILE FILE..., a circle a line.\n"
+                "# It only shrinks: scripts/layers.py checks it, and writes it with --record.\n")
+        for line in sorted(" ".join([part, *sorted(c)]) for part, sets in circles.items() for c in sets):
+            f.write(line + "\n")
+
+
+def not_built(built, sources):
     """Sources that have no object."""
-    done = set(objects_of(part, top, sources).values())
+    done = set(built.objects.values())
     return [s for s in sources if s.endswith(".c") and not TEST.search(s) and s not in done]
 
 
+def print_circles(part, uses, circles):
+    for circle in circles:
+        print(f"{part.folder}: a circle of {len(circle)} files")
+        for source in sorted(circle):
+            for other in sorted(set(uses[source]) & circle):
+                print(f"    {source} -> {other}: {' '.join(sorted(uses[source][other]))}")
+
+
 def main(args):
-    built, top = False, None
+    flags, top = set(), None
     while args and args[0].startswith("--"):
-        if args[0] == "--built":
-            built = True
+        if args[0] in ("--built", "--record", "--circles"):
+            flags.add(args[0])
         elif args[0] == "--top" and len(args) > 1:
             top = args.pop(1)
         else:
@@ -243,24 +367,48 @@ def main(args):
         args.pop(0)
     here = os.path.dirname(os.path.abspath(__file__))
     top = top or os.path.dirname(here)
-    parts, limits = read_table(args[0] if args else os.path.join(here, "layers.txt"))
+    table = args[0] if args else os.path.join(here, "layers.txt")
+    record = os.path.join(os.path.dirname(table), "circles.txt")
+    parts, limits = read_table(table)
+    recorded = read_record(record)
+    left = collections.defaultdict(list, recorded or {})
     breaches = 0
+
+    def breach(folder, path, what):
+        nonlocal breaches
+        print(f"{os.path.join(folder, path) if path else folder}: layers: {what}")
+        breaches += 1
+
+    for folder in sorted(set(left) - {part.folder for part in parts}):
+        breach(os.path.basename(record), "", f"there is no part {folder}")
     for part in parts:
         sources = sources_of(top, part)
         if not sources:
-            print(f"{part.folder}: layers: there is no such part")
-            breaches += 1
-        found = [*check_shape(part, sources, limits), *check_includes(part, top, sources)]
-        missing = not_built(part, top, sources)
-        if not missing:
-            found += check_symbols(part, top, sources)
-        elif built:
-            found += [(s, "is not built: its symbols cannot be checked") for s in missing]
-        else:
+            breach(part.folder, "", "there is no such part")
+        built = Built(part, top, sources)
+        missing = not_built(built, sources)
+        if "--circles" not in flags:
+            for path, what in [*check_shape(part, sources, limits), *check_includes(part, top, sources)]:
+                breach(part.folder, path, what)
+        if missing and "--built" in flags:
+            for path in missing:
+                breach(part.folder, path, "is not built: its symbols cannot be checked")
+        elif missing:
             print(f"not run: layers: symbols of {part.folder}: {len(missing)} sources are not built")
-        for path, what in found:
-            print(f"{os.path.join(part.folder, path)}: layers: {what}")
-        breaches += len(found)
+        if missing:
+            continue
+        uses = uses_in_floors(part, built, [p.objects for p in parts if p.objects.startswith(part.objects + "/")])
+        circles = circles_of(uses)
+        if "--circles" in flags:
+            print_circles(part, uses, circles)
+            continue
+        known = left[part.folder]
+        if "--record" in flags:
+            known = left[part.folder] = circles if recorded is None else what_is_left(circles, known)
+        for path, what in [*check_symbols(part, built), *check_circles(part, uses, circles, known, os.path.basename(record))]:
+            breach(part.folder, path, what)
+    if "--record" in flags:
+        write_record(record, left)
     return 1 if breaches else 0
 
 

@@ -4,7 +4,8 @@
 # Rules that hold for the whole tree; `make lint` runs it, then the kernel's own checks.
 #
 #   licence   every file says its licence, the one of its folder
-#   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt
+#   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt,
+#             and no circles between files beyond those in circles.txt
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
 #   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
 #   comments  none follows another at once; the files that they name are there: lint_comments.py

@@ -358,6 +358,39 @@ rm "$tree/out/gen.o"
 mkdir "$tree/part/testdata" && touch "$tree/part/testdata/odd.c"
 says "layers: test data is not looked at" 0 "^$" layers --built
 says "layers: good again" 0 "^$" layers --built
+printf 'int a(void);\nint b(void);\nint c(void);\n' > "$tree/part/below/below.h"
+circle() { printf '#include "below/below.h"\nint %s(void) { return %s; }\n' "$1" "$2" > "$tree/part/below/$1.c" && build "below/$1.c"; }
+sed -i 's/folder 3/folder 6/' "$tree/table"
+circle a 'b()' && circle b '1'
+says "layers: a file that uses another of its floor" 0 "^$" layers --built
+circle b 'a()'
+says "layers: two files that use each other" 1 "below/a.c: layers: is in a new circle: below/a.c uses b of below/b.c, below/b.c uses a of below/a.c" layers
+says "layers: what holds a circle together" 0 "below/b.c -> below/a.c: a$" layers --circles
+says "layers: the first record has every circle" 0 "^$" layers --record
+says "layers: a recorded circle" 0 "^$" layers --built
+grep -qx "part below/a.c below/b.c" "$tree/circles.txt"
+check "layers: a line of the record" $?
+circle c 'a()' && circle b 'a() + c()'
+says "layers: a recorded circle with a third file" 1 "below/c.c: layers: makes a recorded circle larger, with 1 new files: below/c.c uses a of" layers
+says "layers: --record adds nothing" 1 "below/c.c: layers: makes a recorded circle larger" layers --record
+grep -qx "part below/a.c below/b.c" "$tree/circles.txt"
+check "layers: what became larger stays recorded as it was" $?
+echo 'part below/a.c below/b.c below/c.c' > "$tree/circles.txt"
+says "layers: a larger one, recorded" 0 "^$" layers
+circle b 'a()'
+says "layers: a circle that is smaller than recorded" 1 "below/a.c: layers: its circle of 2 files is smaller than recorded: .*--record" layers
+says "layers: --record writes what is left" 0 "^$" layers --record
+circle b '1'
+says "layers: a recorded circle that is no more" 1 "below/a.c: layers: its circle in circles.txt is no more: .*--record" layers
+says "layers: --record removes it" 0 "^$" layers --record
+says "layers: an empty record" 0 "^$" layers --built
+circle b 'a()'
+says "layers: --record adds none to an empty record" 1 "below/a.c: layers: is in a new circle" layers --record
+echo 'part below/a.c' > "$tree/circles.txt"
+says "layers: a record that is wrong" 2 "circles.txt:1: not understood: part below/a.c" layers
+echo 'elsewhere below/a.c below/b.c' > "$tree/circles.txt"
+says "layers: a record of a part that is not there" 1 "circles.txt: layers: there is no part elsewhere" layers
+rm "$tree/circles.txt" "$tree"/{part,out}/below/[abc].[co]
 echo 'ceiling above' >> "$tree/table"
 says "layers: a table that is wrong" 2 "table:8: not understood: ceiling above" layers
 says "layers: wrong use" 2 "layers.py" "$here/layers.py" --fly
