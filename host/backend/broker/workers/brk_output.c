@@ -20,16 +20,22 @@
 
 static struct brk_lines lines;
 
+/* Callbacks of its user; NULL: no client. */
+static const struct brk_pool_users *proc_users(const struct brk_proc *p)
+{
+    return p && p->client ? p->users : NULL;
+}
+
 int brk_proc_slot(const struct brk_proc *p)
 {
-    const struct brk_pool_users *users = brk_proc_users(p);
+    const struct brk_pool_users *users = proc_users(p);
 
     return users && users->slot ? (int)users->slot(p->client) : -1;
 }
 
 int brk_proc_lines(const struct brk_proc *p)
 {
-    const struct brk_pool_users *users = brk_proc_users(p);
+    const struct brk_pool_users *users = proc_users(p);
 
     return users && users->lines ? users->lines(p->client) : -1;
 }

@@ -53,11 +53,6 @@ bool brk_pool_broken(void)
     return broken;
 }
 
-const struct brk_pool_users *brk_proc_users(const struct brk_proc *p)
-{
-    return p && p->client ? users : NULL;
-}
-
 /* ---- starting ---- */
 
 struct pool_counts {
@@ -114,6 +109,7 @@ static bool start_one(void)
         vgb_log_limited(LIMIT(NULL), VGB_ERROR, "%s", why);
         return false;
     }
+    p->users = users;
     p->next = procs;
     procs = p;
     return true;

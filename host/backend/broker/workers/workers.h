@@ -16,6 +16,7 @@
 /* ---- brk_pool.c: worker processes ---- */
 
 struct brk_client;
+struct brk_pool_users;
 enum brk_proc_state { BRK_PROC_STARTING, BRK_PROC_READY, BRK_PROC_ASSIGNED, BRK_PROC_KILLED };
 
 struct brk_proc {
@@ -26,14 +27,15 @@ struct brk_proc {
     pid_t pid;
     enum brk_proc_state state;
     struct brk_client *client;
-    uint64_t since_ns;         /* time of the last change of `state` */
-    bool busy;                 /* it reported a long provider call */
-    uint64_t busy_until_ns;    /* when it last reported the end of long calls; 0: never */
-    struct brk_warden *warden; /* supervises its mapper; NULL: no mapper */
-    bool ended;                /* it has exited, but its mapper still keeps the memory */
-    bool lost_mapper;          /* the mapper ended first */
-    bool layers_known;         /* it reported the layers of its sandbox */
-    uint32_t dead_reason;      /* reported by the worker itself */
+    const struct brk_pool_users *users; /* callbacks while it has a client; NULL: the pool has none */
+    uint64_t since_ns;                  /* time of the last change of `state` */
+    bool busy;                          /* it reported a long provider call */
+    uint64_t busy_until_ns;             /* when it last reported the end of long calls; 0: never */
+    struct brk_warden *warden;          /* supervises its mapper; NULL: no mapper */
+    bool ended;                         /* it has exited, but its mapper still keeps the memory */
+    bool lost_mapper;                   /* the mapper ended first */
+    bool layers_known;                  /* it reported the layers of its sandbox */
+    uint32_t dead_reason;               /* reported by the worker itself */
     char dead_text[VGB_MSG_TEXT];
     bool held;                       /* exited, but a debugger prevents reaping */
     struct brk_out *out, **out_tail; /* messages waiting to be sent: brk_out.c */
@@ -102,8 +104,6 @@ void brk_proc_kill(struct brk_proc *p);
 int brk_proc_slot(const struct brk_proc *p);
 /* Key of that client's log budget, brk_lines_of(); -1: no client. */
 int brk_proc_lines(const struct brk_proc *p);
-/* Callbacks of its user; NULL: no client. */
-const struct brk_pool_users *brk_proc_users(const struct brk_proc *p);
 /* Handles at most `max` messages of the worker. */
 void brk_proc_drain(struct brk_proc *p, unsigned max);
 /* Checks deadlines (vgb_deadline.h) and restarts workers after failures. Returns the time until the
