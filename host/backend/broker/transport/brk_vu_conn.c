@@ -214,7 +214,7 @@ static bool set_mem_table(void)
         return false;
     }
     /* The broker's own windows reappear as guest memory, without new information. */
-    w = brk_vu_shmem_size() ? NULL : brk_vu_mem_windows(&brk_vu_dev.mem);
+    w = brk_vu_dev.shmem_size ? NULL : brk_vu_mem_windows(&brk_vu_dev.mem);
     if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
@@ -277,7 +277,7 @@ static bool set_config(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: configuration refused: %s", wrong);
         return false;
     }
-    uint64_t windows = brk_vu_dev.windows_fd >= 0 ? brk_vu_dev.windows_size : brk_vu_shmem_size();
+    uint64_t windows = brk_vu_dev.windows_fd >= 0 ? brk_vu_dev.windows_size : brk_vu_dev.shmem_size;
     if (windows && !windows_suffice(&next, windows))
         return false;
     brk_vu_dev.config = next;

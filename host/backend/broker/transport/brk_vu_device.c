@@ -333,9 +333,9 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
     }
     if (brk_vu_dev.windows_fd < 0 || bell->kick.fd < 0) {
         vgb_log_limited(&limit, VGB_WARN, "client %u: %s", q->hdr.client,
-                        bell->kick.fd < 0     ? "its doorbell queue is not set up"
-                        : brk_vu_shmem_size() ? "the front end has not mapped the windows"
-                                              : "the windows are not in the memory table");
+                        bell->kick.fd < 0       ? "its doorbell queue is not set up"
+                        : brk_vu_dev.shmem_size ? "the front end has not mapped the windows"
+                                                : "the windows are not in the memory table");
         respond_status(c, VGPU_S_INVALID);
         return;
     }
@@ -481,7 +481,7 @@ void brk_vu_device_control(void)
     uint64_t total;
     int r = 2;
 
-    if (brk_vu_shmem_waiting())
+    if (brk_vu_dev.shmem_waiting)
         return; /* served when the front end has answered */
     for (unsigned i = 0; i < CONTROL_BUDGET; i++) {
         r = brk_vu_queue_pop(q, &brk_vu_dev.mem, &c);

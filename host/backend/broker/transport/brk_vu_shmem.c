@@ -56,8 +56,7 @@ struct channel_read {
 static unsigned nreads;
 
 static struct {
-    int windows; /* memfd, sealed; -1: the front end has not asked */
-    uint64_t size;
+    int windows;                     /* memfd, sealed; -1: the front end has not asked */
     struct brk_source channel;       /* watched only while an answer is due and no read is under way */
     const struct channel_read *read; /* under way; NULL: none */
     struct brk_source timer;
@@ -69,16 +68,6 @@ static struct {
     uint8_t reply[REPLY_BYTES];
     size_t have; /* bytes of the answer */
 } shm = {.windows = -1, .channel = {.fd = -1}, .timer = {.fd = -1}};
-
-uint64_t brk_vu_shmem_size(void)
-{
-    return shm.size;
-}
-
-bool brk_vu_shmem_waiting(void)
-{
-    return shm.asked != 0;
-}
 
 /* A BAR's size is a power of two, and QEMU's is the sum of the regions. */
 static uint64_t windows_size(const struct vgpu_config *c)
@@ -101,7 +90,7 @@ static bool make_windows(uint64_t size)
         return false;
     }
     shm.windows = fd;
-    shm.size = size;
+    brk_vu_dev.shmem_size = size;
     return true;
 }
 
@@ -113,7 +102,7 @@ const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c)
         return strerror(errno);
     memset(c, 0, sizeof(*c));
     c->nregions = 1;
-    c->sizes[VGPU_SHMID_WINDOWS] = shm.size;
+    c->sizes[VGPU_SHMID_WINDOWS] = brk_vu_dev.shmem_size;
     return NULL;
 }
 
@@ -123,6 +112,7 @@ static void wait_end(void)
     if (!shm.asked)
         return;
     shm.asked = 0;
+    brk_vu_dev.shmem_waiting = false;
     shm.stopped = false;
     brk_loop_del(&shm.channel);
     brk_loop_del(&shm.timer);
@@ -189,6 +179,7 @@ static bool wait_begin(uint32_t request)
         return false;
     }
     shm.asked = request;
+    brk_vu_dev.shmem_waiting = true;
     shm.have = 0;
     return true;
 }
@@ -202,7 +193,7 @@ static void send_shmem_request(uint32_t request)
                  .flags = BRK_VU_VERSION | BRK_VU_FLAG_NEED_REPLY,
                  .size = sizeof(struct brk_vu_payload_mmap)}};
     struct brk_vu_payload_mmap map = {
-        .shmid = VGPU_SHMID_WINDOWS, .len = shm.size, .flags = BRK_VU_SHMEM_WRITABLE};
+        .shmid = VGPU_SHMID_WINDOWS, .len = brk_vu_dev.shmem_size, .flags = BRK_VU_SHMEM_WRITABLE};
 
     _Static_assert(sizeof(m) == HEADER_BYTES + sizeof(map), "message without padding");
     memcpy(m.payload, &map, sizeof(map));
@@ -226,7 +217,7 @@ static void shmem_mapped(void)
         return;
     }
     brk_vu_dev.windows_offset = 0;
-    brk_vu_dev.windows_size = shm.size;
+    brk_vu_dev.windows_size = brk_vu_dev.shmem_size;
     brk_vu_device_control();
 }
 
@@ -375,6 +366,6 @@ void brk_vu_shmem_reset(void)
     if (shm.windows >= 0)
         brk_foreign_close(shm.windows); /* may free the pages of all clients */
     shm.windows = -1;
-    shm.size = 0;
+    brk_vu_dev.shmem_size = 0;
     shm.tried = shm.was_mapped = false;
 }

@@ -234,6 +234,9 @@ struct brk_vu_device {
     struct brk_vu_mem mem;
     int windows_fd; /* own duplicate */
     uint64_t windows_offset, windows_size;
+    /* set by brk_vu_shmem.c: size of the windows in bytes if the broker allocated them, else 0 */
+    uint64_t shmem_size;
+    bool shmem_waiting; /* the front end's answer is pending: the control queue rests */
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];
     unsigned nclients;
@@ -273,16 +276,12 @@ void brk_vu_device_end_clients(void);
 /* Answers GET_SHMEM_CONFIG. NULL, or the reason for failure. The first call allocates the windows
  * for the current configuration. */
 const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c);
-/* Size of the windows in bytes if the broker allocated them, else 0. */
-uint64_t brk_vu_shmem_size(void);
 /*
  * Sets the channel for back-end requests; takes the descriptor over. False: not a suitable socket.
  */
 bool brk_vu_shmem_channel(int fd);
 /* Called when the driver starts the device: sends SHMEM_MAP unless already sent or not needed. */
 void brk_vu_shmem_start(void);
-/* True while the front end's answer is pending and CLIENT_CREATE has to wait. */
-bool brk_vu_shmem_waiting(void);
 /* Called when the driver stops the device: the front end may keep or drop its mapping. */
 void brk_vu_shmem_stop(void);
 /* Called when the connection has ended. */
