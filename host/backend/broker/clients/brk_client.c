@@ -23,8 +23,6 @@
 /* minimum interval between requests to workers to free room for images */
 #define BLOBS_WANTED_MS 1000
 
-static struct brk_client *clients, **clients_tail = &clients;
-static unsigned nclients;
 static struct brk_lines lines;
 
 static void grant_waiting(void);
@@ -35,19 +33,9 @@ static unsigned living_clients(void)
 {
     unsigned n = 0;
 
-    for (struct brk_client *c = clients; c; c = c->next)
+    for (struct brk_client *c = brk_client_first(); c; c = c->next)
         n += c->state != BRK_C_ENDING;
     return n;
-}
-
-unsigned brk_client_count(void)
-{
-    return nclients;
-}
-
-struct brk_client *brk_client_first(void)
-{
-    return clients;
 }
 
 static void release_quotas(struct brk_client *c)
@@ -73,18 +61,10 @@ static void close_foreign(int *fd)
 /* Releases everything but the structure itself, which the transport may still read. */
 static void retire_client(struct brk_client *c)
 {
-    for (struct brk_client **at = &clients; *at; at = &(*at)->next) {
-        if (*at == c) {
-            *at = c->next;
-            if (!*at)
-                clients_tail = at;
-            nclients--;
-            break;
-        }
-    }
+    brk_client_unlist(c);
     release_quotas(c);
     brk_totals_gone(c);
-    if (!nclients)
+    if (!brk_client_count())
         brk_books_log();
     if (c->shared)
         munmap(c->shared, VGP_PAGE);
@@ -152,7 +132,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
 {
     *status = VGPU_S_QUOTA;
     /* Ended clients are not counted, but are bounded too. */
-    if (living_clients() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
+    if (living_clients() >= brk_opt.max_clients || brk_client_count() >= 2 * brk_opt.max_clients) {
         brk_totals.clients_refused++;
         vgb_log_limited(brk_lines_of(&lines, -1), VGB_WARN,
                         "a client is refused: %u are served, the limit is --max-clients", living_clients());
@@ -175,9 +155,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
     c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);
     c->doorbell = fcntl(s->doorbell, F_DUPFD_CLOEXEC, 3);
-    *clients_tail = c;
-    clients_tail = &c->next;
-    nclients++;
+    brk_client_list(c);
     if (c->window_fd < 0 || c->doorbell < 0)
         goto fail;
     void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd, (off_t)c->window_offset);
@@ -324,7 +302,7 @@ bool brk_client_expire(uint64_t now_ns)
     struct brk_client *next;
     bool wait = false;
 
-    for (struct brk_client *c = clients; c; c = next) {
+    for (struct brk_client *c = brk_client_first(); c; c = next) {
         next = c->next;
         if (c->wants && c->wants_until_ns && c->state == BRK_C_SERVING) {
             client_reserve(c, c->wants, c->wants);
@@ -421,7 +399,7 @@ static void want_blobs(const struct brk_client *refused)
     if (said_ns && now - said_ns < VGB_MS_TO_NS(BLOBS_WANTED_MS))
         return;
     said_ns = now;
-    for (struct brk_client *c = clients; c; c = c->next) {
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (c != refused && c->blobs && c->state == BRK_C_SERVING)
             brk_proc_send(c->proc, &m, NULL, 0);
     }
@@ -492,7 +470,7 @@ static void client_reserve(struct brk_client *c, uint64_t want, uint64_t least)
     bool ok = move_vram(c, want) || (least < want && move_vram(c, least));
 
     c->wants = 0;
-    for (struct brk_client *e = clients; e && !ok; e = e->next) {
+    for (struct brk_client *e = brk_client_first(); e && !ok; e = e->next) {
         if (e->state == BRK_C_ENDING && (e->vram || e->shared_over) && !e->stuck) {
             c->wants = least;
             return;
@@ -524,7 +502,7 @@ static uint64_t least_of(const struct vgb_msg *m)
 
 static void grant_waiting(void)
 {
-    for (struct brk_client *c = clients; c; c = c->next) {
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (c->wants && c->state == BRK_C_SERVING)
             client_reserve(c, c->wants, c->wants);
     }
@@ -555,7 +533,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
         client_reserve(c, m->value, least_of(m));
     } else if (m->type == VGB_M_ASK_USAGE) {
-        brk_usage_answer(c->proc, clients);
+        brk_usage_answer(c->proc, brk_client_first());
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {
         return;
     } else if ((m->type == VGB_M_IMAGE_ASK || m->type == VGB_M_IMAGE_FILLED) && brk_images_message(c, m)) {

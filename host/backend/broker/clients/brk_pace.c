@@ -417,17 +417,6 @@ void brk_pace_client(struct brk_client *c)
         ask_for_work(c);
 }
 
-bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events))
-{
-    timer->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    timer->ready = tick;
-    if (timer->fd >= 0 && brk_loop_add(timer, EPOLLIN) == 0)
-        return true;
-    vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
-    vgb_close(&timer->fd);
-    return false;
-}
-
 static void pace_start(void)
 {
     cpu_set_t may;

@@ -242,6 +242,17 @@ static void on_tick(struct brk_source *s, uint32_t events)
 
 /* ---- for others ---- */
 
+bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events))
+{
+    timer->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    timer->ready = tick;
+    if (timer->fd >= 0 && brk_loop_add(timer, EPOLLIN) == 0)
+        return true;
+    vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
+    vgb_close(&timer->fd);
+    return false;
+}
+
 bool brk_turns_work(void)
 {
     return turns.timer.fd >= 0;

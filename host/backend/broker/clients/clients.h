@@ -205,8 +205,6 @@ void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken);
 /* Releases the regions of a client whose worker has ended. */
 void brk_regions_gone(struct brk_client *c);
 
-unsigned brk_client_count(void);
-
 /* Called by the pool. */
 extern const struct brk_pool_users brk_client_users;
 
@@ -222,14 +220,19 @@ void brk_client_stuck(struct brk_client *c);
 bool brk_client_expire(uint64_t now_ns);
 /* The longest-waiting client without a worker, or NULL. */
 struct brk_client *brk_client_waiting(void);
+
+/* ---- brk_client_list.c ---- */
+
 /* Head of the list of all clients, linked by `next`. */
 struct brk_client *brk_client_first(void);
+unsigned brk_client_count(void);
+/* Appends a client, which is in no list. */
+void brk_client_list(struct brk_client *c);
+/* Takes a client out of the list. */
+void brk_client_unlist(struct brk_client *c);
 
 /* ---- brk_pace.c: shares, those of the software GPU by processor time ---- */
 
-/* Creates the timer of the pacing code, to be armed by the caller; `tick` runs from the loop.
- * False: no timer, already logged. */
-bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events));
 /* Tells whether the provider is the software GPU, whose time is processor time. */
 void brk_pace_provider(bool soft);
 /* brk_opt.weight, .cap or .pace has changed. */
@@ -250,6 +253,9 @@ void brk_pace_stop(void);
 
 /* ---- brk_turns.c: shares of any GPU; for brk_pace.c, with the same meanings ---- */
 
+/* Creates the timer of the pacing code, to be armed by the caller; `tick` runs from the loop.
+ * False: no timer, already logged. */
+bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events));
 bool brk_turns_work(void);
 void brk_turns_client(struct brk_client *c);
 bool brk_turns_message(struct brk_client *c, const struct vgb_msg *m);
