@@ -116,8 +116,8 @@ static bool has_room(uint64_t size)
     return false;
 }
 
-void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
-                    const void *body, uint32_t body_size)
+static void record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
+                       const void *body, uint32_t body_size)
 {
     static const uint8_t zero[8];
     uint64_t exact = sizeof(struct vgp_event) + (uint64_t)head_size + body_size;
@@ -198,7 +198,7 @@ static void on_call(struct lnk_ring *r, const struct vgp_record *record)
         memset(o->args, 0, sizeof(o->args));
         memcpy(o->args, record + 1, args < sizeof(o->args) ? args : sizeof(o->args));
     }
-    lnk_record_put(VGP_EVENT_CALL, rec.calls + 1, record, record->size, data, size);
+    record_put(VGP_EVENT_CALL, rec.calls + 1, record, record->size, data, size);
     rec.calls++;
     free(data);
     pthread_mutex_unlock(&rec.lock);
@@ -224,7 +224,7 @@ static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const v
         memcpy(body, payload == NULL ? zero : payload, payload == NULL ? 0 : size);
         memset(body + size, 0, padded - size);
         memcpy(body + padded, data == NULL ? zero : data, head.data);
-        lnk_record_put(VGP_EVENT_REPLY, o->serial, &head, sizeof(head), body, padded + head.data);
+        record_put(VGP_EVENT_REPLY, o->serial, &head, sizeof(head), body, padded + head.data);
         if (head.data != 0 &&
             ((const struct vgp_args_vgpCopy *)(const void *)o->args)->dstKind == VGP_COPY_HOST) {
             const struct vgp_args_vgpCopy *a = (const void *)o->args;
@@ -249,7 +249,7 @@ void lnk_record_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint
     struct vgp_event_notify head = {.type = type, .size = size, .cookie = cookie};
 
     pthread_mutex_lock(&rec.lock);
-    lnk_record_put(VGP_EVENT_NOTIFY, 0, &head, sizeof(head), data, size);
+    record_put(VGP_EVENT_NOTIFY, 0, &head, sizeof(head), data, size);
     if (type == VGP_NOTIFY_HOST_FUNC)
         lnk_record_mem_function(false);
     pthread_mutex_unlock(&rec.lock);
@@ -261,7 +261,7 @@ void lnk_record_host_done(uint32_t slot, uint32_t sequence)
 
     pthread_mutex_lock(&rec.lock);
     lnk_record_mem_function(true);
-    lnk_record_put(VGP_EVENT_HOST_DONE, 0, &done, sizeof(done), NULL, 0);
+    record_put(VGP_EVENT_HOST_DONE, 0, &done, sizeof(done), NULL, 0);
     pthread_mutex_unlock(&rec.lock);
 }
 
@@ -343,6 +343,7 @@ void lnk_record_start(struct lnk_ring *r)
     if (rec.fd < 0 || !lnk_ring_tap(r, &tap))
         return;
     rec.ring = r;
+    lnk_record_mem_start(record_put);
     atomic_store(&lnk_record_on, true);
     append_bytes(&h, sizeof(h));
 }

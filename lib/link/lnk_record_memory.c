@@ -43,6 +43,7 @@ struct busy {
 };
 
 /* All of this is under the recorder's lock. */
+static lnk_record_put_fn put_event;
 static struct region *regions;
 static uint64_t followed;
 static struct busy busy[STREAMS];
@@ -119,6 +120,11 @@ static struct region *region_at(uint64_t address, uint64_t size)
     return r;
 }
 
+void lnk_record_mem_start(lnk_record_put_fn put)
+{
+    put_event = put;
+}
+
 bool lnk_record_mem_holds(uint64_t address, uint64_t size)
 {
     return region_at(address, size) != NULL;
@@ -139,7 +145,7 @@ static void put_pieces(enum vgp_event_type type, struct region *r, uint64_t from
         struct vgp_event_host head = {.region = r->id, .size = n, .offset = from};
 
         memcpy(r->shadow + from, (const void *)(uintptr_t)(r->va + from), n);
-        lnk_record_put(type, 0, &head, sizeof(head), r->shadow + from, n);
+        put_event(type, 0, &head, sizeof(head), r->shadow + from, n);
         from += n;
     }
 }

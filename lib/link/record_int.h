@@ -6,14 +6,15 @@
 #include "../../protocol/vgp_recording.h"
 #include "record.h"
 
-/*
- * Appends an event; `head` and `body` follow the event's header, then padding. All functions here
- * run under the recorder's lock, which is a leaf.
- */
-void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
-                    const void *body, uint32_t body_size);
+/* lnk_record_memory.c: memory shared with the worker, written by both sides. All functions here run
+   under the recorder's lock, which is a leaf. */
 
-/* ---- lnk_record_memory.c: memory shared with the worker, written by both sides ---- */
+/* Appends an event; `head` and `body` follow the event's header, then padding. */
+typedef void (*lnk_record_put_fn)(enum vgp_event_type type, uint64_t serial, const void *head,
+                                  uint32_t head_size, const void *body, uint32_t body_size);
+
+/* Called before the first of the other functions: changes are written by `put`. */
+void lnk_record_mem_start(lnk_record_put_fn put);
 
 /* Called when a call is about to be published. Writes the program's changes since the last call
    and tracks which streams have work pending. */

@@ -27,8 +27,8 @@ static unsigned long puts_seen, beyond;
 static unsigned writes, results, eithers; /* events of each type */
 static uint64_t last_offset;
 
-void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
-                    const void *body, uint32_t body_size)
+static void record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
+                       const void *body, uint32_t body_size)
 {
     const struct vgp_event_host *h = head;
 
@@ -294,5 +294,6 @@ int main(void)
         cmocka_unit_test(test_who_wrote),         cmocka_unit_test(test_events),
         cmocka_unit_test(test_copies_under_way),  cmocka_unit_test(test_followed)};
 
+    lnk_record_mem_start(record_put);
     return cmocka_run_group_tests_name("record", tests, NULL, NULL);
 }
