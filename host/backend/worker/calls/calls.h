@@ -22,8 +22,9 @@ void wrk_pool_filter(struct wrk_worker *w, struct vgp_provider *table, const str
 
 /* ---- context/ ---- */
 
-/* Guest handle of a device's primary context while retained; 0: not retained. */
-uint64_t wrk_primary(int device, CUcontext *ctx);
+/* Makes a green context of the primary context; `base`: the guest's handle of that, 0: it is not retained. */
+CUresult wrk_green_make(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a, uint64_t base,
+                        CUcontext base_ctx);
 /*
  * Green contexts of a primary context that is about to end. _leave() removes them from the client;
  * the rest ends on the waiter that ends the primary context: _end() before that, _gone() after it.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers of contexts. Objects owned by a context end with it: a stale handle must not reach the
- * provider. */
+/* Handlers of contexts. A green context is made here, too, of the primary context below it. */
 #include "../calls.h"
 
 #include <stdlib.h>
@@ -19,50 +18,6 @@ static struct {
     unsigned count;
     unsigned ending; /* releases and resets in progress on waiters */
 } primary[DEVICES_MAX];
-
-struct drop {
-    VGB_LENT struct wrk_worker *w;
-    uint64_t context;
-    unsigned type;
-};
-
-static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
-{
-    struct drop *d = arg;
-
-    if (e->owner != d->context)
-        return;
-    if (d->type == VGP_H_STREAM) {
-        /* it may have work from calls in other contexts */
-        wrk_flow_stream_ends(d->w, e->object);
-        wrk_capture_leave(e->object);
-    }
-    wrk_handles_remove(&d->w->handles, handle, d->type);
-}
-
-void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
-{
-    static const unsigned types[] = {VGP_H_STREAM,   VGP_H_EVENT,      VGP_H_MODULE,
-                                     VGP_H_FUNCTION, VGP_H_ARRAY,      VGP_H_TEXTURE,
-                                     VGP_H_SURFACE,  VGP_H_GRAPH_EXEC, VGP_H_MIPMAPPED_ARRAY};
-
-    for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        struct drop d = {.w = w, .context = context, .type = types[i]};
-
-        wrk_handles_each(&w->handles, types[i], drop_one, &d);
-    }
-    wrk_links_end(w, context);
-    wrk_textures_end(w, context);
-    for (unsigned i = 0; i < w->nthread_streams;) {
-        if (w->thread_streams[i].context != context) {
-            i++;
-            continue;
-        }
-        wrk_flow_stream_ends(w, w->thread_streams[i].stream);
-        wrk_capture_leave(w->thread_streams[i].stream);
-        wrk_thread_stream_gone(w, i);
-    }
-}
 
 /* Removes all uses of a context that `end` is about to end. Returns the bytes of its memory,
  * charged until it has ended. */
@@ -244,12 +199,22 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
     return wrk_wait_start(c, wait);
 }
 
-uint64_t wrk_primary(int device, CUcontext *ctx)
+/* Guest handle of a device's primary context while retained; 0: not retained. */
+static uint64_t primary_get(int device, CUcontext *ctx)
 {
     if (device < 0 || device >= DEVICES_MAX || !primary[device].count)
         return 0;
     *ctx = primary[device].ctx;
     return primary[device].handle;
+}
+
+/* The guest has retained the primary context and keeps it while the green context exists. */
+CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a)
+{
+    CUcontext ctx = NULL;
+    const uint64_t base = primary_get(a->device, &ctx);
+
+    return wrk_green_make(c, a, base, ctx);
 }
 
 static void note_context_end(struct wrk_worker *w, const struct wrk_wait *wait)

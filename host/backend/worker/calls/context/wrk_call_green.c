@@ -98,8 +98,8 @@ static CUresult green_create(struct green *g, CUdevResourceDesc desc, int device
     return r;
 }
 
-/* The guest has retained the primary context and keeps it while the green context exists. */
-CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a)
+CUresult wrk_green_make(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a, uint64_t base,
+                        CUcontext base_ctx)
 {
     struct wrk_handles *t = &c->w->handles;
     CUdevResourceDesc desc;
@@ -117,7 +117,8 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
     g = calloc(1, sizeof(*g));
     if (!g)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    g->on.base = wrk_primary(a->device, &g->on.base_ctx);
+    g->on.base = base;
+    g->on.base_ctx = base_ctx;
     r = g->on.base ? green_create(g, desc, a->device, a->flags) : CUDA_ERROR_INVALID_CONTEXT;
     if (r != CUDA_SUCCESS) {
         free(g);
