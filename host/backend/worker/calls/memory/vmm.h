@@ -5,7 +5,14 @@
 
 #include "../calls.h"
 
-struct wrk_binding;
+/* A range bound to a multicast object. A client may create as many as it has memory to bind, in pieces of the
+ * granularity. */
+struct wrk_binding {
+    VGB_OWNED struct wrk_binding *next;
+    uint64_t offset, size;
+    int device; /* -1: created by another process, unknown here */
+    VGB_COUNTED struct wrk_phys *phys;
+};
 
 /* Physical memory of the client, or a multicast object, which has no memory of its own. */
 struct wrk_phys {
@@ -44,7 +51,5 @@ bool wrk_phys_hold_at(uint64_t addr, uint64_t size, struct wrk_phys **out);
 /* Take and drop a reference; no-op for NULL. */
 void wrk_phys_hold(struct wrk_worker *w, struct wrk_phys *p);
 void wrk_phys_let_go(struct wrk_worker *w, struct wrk_phys *p);
-/* Removes the first binding of a non-empty list; returns its memory. */
-struct wrk_phys *wrk_bindings_take(struct wrk_binding **list);
 
 #endif

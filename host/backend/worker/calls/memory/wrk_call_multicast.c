@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A bound range. A client may create as many as it has memory to bind, in pieces of the
- * granularity. */
-struct wrk_binding {
-    VGB_OWNED struct wrk_binding *next;
-    uint64_t offset, size;
-    int device; /* -1: created by another process, unknown here */
-    VGB_COUNTED struct wrk_phys *phys;
-};
-
 static CUresult multicast_refuse(struct wrk_call *c, CUresult r, const char *why)
 {
     wrk_notify_detail(c->w, why);
@@ -190,14 +181,4 @@ void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, 
         wrk_phys_let_go(c->w, b->phys);
         free(b);
     }
-}
-
-struct wrk_phys *wrk_bindings_take(struct wrk_binding **list)
-{
-    struct wrk_binding *b = *list;
-    struct wrk_phys *p = b->phys;
-
-    *list = b->next;
-    free(b);
-    return p;
 }

@@ -28,13 +28,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct btr_tree
     mappings; /* struct wrk_phys, counted, by first address, weighted by length; disjoint */
 
+/* Removes the first binding of a non-empty list; returns its memory. */
+static struct wrk_phys *bindings_take(struct wrk_binding **list)
+{
+    struct wrk_binding *b = *list;
+    struct wrk_phys *p = b->phys;
+
+    *list = b->next;
+    free(b);
+    return p;
+}
+
 /* Releases the memory's charge after its last reference. */
 static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
 {
     if (p->handles || p->mappings)
         return;
     while (p->bindings) {
-        struct wrk_phys *memory = wrk_bindings_take(&p->bindings);
+        struct wrk_phys *memory = bindings_take(&p->bindings);
 
         memory->mappings--;
         /* has no bindings of its own: recursion of one level at most */
