@@ -485,6 +485,12 @@ static void free_func(struct wrk_host_func *f)
     free(f);
 }
 
+void wrk_tell_released(struct wrk_worker *w, uint64_t cookie)
+{
+    while (!wrk_notify(w, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 1000))
+        continue;
+}
+
 void wrk_host_func_put(struct wrk_host_func *f)
 {
     if (atomic_fetch_sub(&f->refs, 1) != 1)

@@ -4,12 +4,6 @@
 
 #include "vgp_worker.h"
 
-void wrk_tell_released(struct wrk_worker *w, uint64_t cookie)
-{
-    while (!wrk_notify(w, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 1000))
-        continue;
-}
-
 static void host_func_gone(void *arg)
 {
     wrk_host_func_put(arg);
