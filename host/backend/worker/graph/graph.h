@@ -90,6 +90,9 @@ bool wrk_graph_call_failed(struct wrk_call *c, CUresult r);
 bool wrk_graph_names(struct wrk_namer *to, const struct wrk_graph *from);
 /* Record of a graph, or NULL. */
 struct wrk_graph *wrk_graph_known(CUgraph object);
+/* True if a capture goes into the graph, one of its child and body graphs at any depth, or those of the node; either may
+ * be NULL. */
+bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n);
 /* Drops the records of an object destroyed by the provider, including those of its nodes and their
  * children. */
 void wrk_graph_forget(struct wrk_worker *w, struct wrk_graph *g);
@@ -183,14 +186,15 @@ struct wrk_uref;
  * each object. */
 void wrk_urefs_clear(struct wrk_graph *g);
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
+/* Give references to the graph, and take them from it; `entry`: what the handle table has for the object. The provider
+ * has both functions. INVALID_VALUE: there are not so many, or there may not be so many. */
+CUresult wrk_user_object_retain(struct wrk_graph *g, void *entry, uint32_t count, uint32_t flags);
+CUresult wrk_user_object_release(struct wrk_graph *g, void *entry, uint32_t count);
 
 /* ---- wrk_capture.c ---- */
 
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
-/* True if a capture goes into the graph, one of its child and body graphs at any depth, or those of the node; either may
- * be NULL. */
-bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n);
 /*
  * Handles the failure of a call without reply. If the call was to be captured, its capture is
  * invalidated, so that ending the capture reports the error, and the guest is notified. False: not

@@ -76,19 +76,6 @@ void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
         g->failed = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n)
-{
-    for (unsigned i = 0; i < wrk_captures; i++) {
-        const struct wrk_graph *at = wrk_graph_known(wrk_capture_graph(i));
-
-        for (; at; at = at->parent ? at->parent->graph : NULL) {
-            if (at == g || (n && at->parent == n))
-                return true;
-        }
-    }
-    return false;
-}
-
 bool wrk_graph_captured(struct wrk_call *c, uint64_t graph)
 {
     struct wrk_graph *g;

@@ -353,3 +353,19 @@ CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphL
         wrk_graph_list_forget();
     return r;
 }
+
+CUresult wrk_do_vgpGraphUserObject(struct wrk_call *c, const struct vgp_args_vgpGraphUserObject *a)
+{
+    struct wrk_graph *g;
+    void *entry;
+    CUresult r = wrk_graph_get(c, a->graph, &g);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, &entry);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphRetainUserObject || !wrk_provider.cuGraphReleaseUserObject)
+        return wrk_missing(c, "cuGraphRetainUserObject");
+    return a->release ? wrk_user_object_release(g, entry, a->count)
+                      : wrk_user_object_retain(g, entry, a->count, a->flags);
+}

@@ -88,6 +88,24 @@ static void map_drop(struct map *m, const void *key)
     m->slot[hole].key = NULL;
 }
 
+struct wrk_graph *wrk_graph_known(CUgraph object)
+{
+    return map_get(&graphs, object);
+}
+
+bool wrk_capture_within(const struct wrk_graph *g, const struct wrk_gnode *n)
+{
+    for (unsigned i = 0; i < wrk_captures; i++) {
+        const struct wrk_graph *at = wrk_graph_known(wrk_capture_graph(i));
+
+        for (; at; at = at->parent ? at->parent->graph : NULL) {
+            if (at == g || (n && at->parent == n))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* ---- handle to record ---- */
 
 CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
@@ -188,11 +206,6 @@ bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgrap
 }
 
 /* ---- records ---- */
-
-struct wrk_graph *wrk_graph_known(CUgraph object)
-{
-    return map_get(&graphs, object);
-}
 
 CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_type type)
 {

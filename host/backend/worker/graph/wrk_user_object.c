@@ -187,8 +187,9 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
     }
 }
 
-static CUresult retain_object(struct wrk_graph *g, struct uobj *u, uint32_t count, uint32_t flags)
+CUresult wrk_user_object_retain(struct wrk_graph *g, void *entry, uint32_t count, uint32_t flags)
 {
+    struct uobj *u = entry;
     bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
     struct wrk_uref *ref;
     CUresult r;
@@ -209,8 +210,9 @@ static CUresult retain_object(struct wrk_graph *g, struct uobj *u, uint32_t coun
     return r;
 }
 
-static CUresult release_object(struct wrk_graph *g, struct uobj *u, uint32_t count)
+CUresult wrk_user_object_release(struct wrk_graph *g, void *entry, uint32_t count)
 {
+    struct uobj *u = entry;
     struct wrk_uref *ref = uref_of(g, u);
 
     if (!count || !ref || ref->count < count)
@@ -221,19 +223,4 @@ static CUresult release_object(struct wrk_graph *g, struct uobj *u, uint32_t cou
     if (!ref->count)
         uref_free(g, ref);
     return r;
-}
-
-CUresult wrk_do_vgpGraphUserObject(struct wrk_call *c, const struct vgp_args_vgpGraphUserObject *a)
-{
-    struct wrk_graph *g;
-    struct uobj *u;
-    CUresult r = wrk_graph_get(c, a->graph, &g);
-
-    if (r == CUDA_SUCCESS)
-        r = wrk_handle_get(c, a->object, VGP_H_USER_OBJECT, false, (void **)&u);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!wrk_provider.cuGraphRetainUserObject || !wrk_provider.cuGraphReleaseUserObject)
-        return wrk_missing(c, "cuGraphRetainUserObject");
-    return a->release ? release_object(g, u, a->count) : retain_object(g, u, a->count, a->flags);
 }
