@@ -90,8 +90,8 @@ struct wrk_worker {
 _Noreturn void wrk_die(struct wrk_worker *w, unsigned reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Handlers of guest memory that the broker sends or takes back. Called on the dispatcher, also
- * while it waits for an answer of the broker. */
+/* Handlers of the broker's messages: of guest memory that it sends or takes back, and of what concerns floors above
+ * the channel. Called on the dispatcher, also while it waits for an answer of the broker. */
 struct wrk_control_ops {
     /* Handles MAP; takes the descriptors over. True: *answer is to be sent; false: more messages
      * follow. */
@@ -103,13 +103,20 @@ struct wrk_control_ops {
     void (*taken)(struct wrk_worker *w, uint32_t region);
     /* Reserves inaccessible address space for the window; NULL: none available. */
     uint8_t *(*place)(uint64_t length);
+    /* Handles LIMITS; memory: limit of the VM's device memory, bytes, 0: none. */
+    void (*limits)(struct wrk_worker *w, uint64_t memory, const struct vgb_limits *l);
+    /* Handles TURN, with the arguments of wrk_flow_turn(). */
+    void (*turn)(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number);
+    /* Handles HOLDER_GONE. */
+    void (*holder_gone)(void);
 };
 /* To be called before the first message. */
 void wrk_control_init(const struct wrk_control_ops *ops);
-/* Handles pending broker messages without blocking. */
+/* Handles pending broker messages without blocking; wrk_quota_report() is due after it. */
 void wrk_control_poll(struct wrk_worker *w);
-/* Blocks until the broker assigns a client. 0, or -1 when the broker closed the channel. */
-int wrk_control_wait_start(struct wrk_worker *w);
+/* Blocks until the broker assigns a client: *start is its message, whose limits the caller applies. 0, or -1: the
+ * window cannot be mapped, already logged. */
+int wrk_control_wait_start(struct wrk_worker *w, struct vgb_msg *start);
 /* Answers UNMAP; job: address of the mapper's job, 0: none. */
 void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job);
 /* Tells the broker when the first long call begins and when the last has ended. */

@@ -104,15 +104,13 @@ static bool handle_message(struct wrk_worker *w, const struct vgb_msg *m, const 
             fcntl(w->doorbell, F_SETFD, FD_CLOEXEC);
         break;
     case VGB_M_LIMITS:
-        wrk_quota_change(w, m->value);
-        wrk_limits_change(&m->limits);
-        wrk_stall_watch(w);
+        ops->limits(w, m->value, &m->limits);
         break;
     case VGB_M_TURN:
-        wrk_flow_turn(w, m->status == 1, m->value, m->flags);
+        ops->turn(w, m->status == 1, m->value, m->flags);
         break;
     case VGB_M_HOLDER_GONE:
-        wrk_share_holder_gone();
+        ops->holder_gone();
         break;
     case VGB_M_BLOBS_WANTED:
         w->blobs_wanted = true; /* deferred: this thread may be waiting for room itself */
@@ -152,7 +150,6 @@ void wrk_control_poll(struct wrk_worker *w)
 
     while (receive_message(w, &m, fds, &nfds, MSG_DONTWAIT))
         handle_message(w, &m, fds, nfds);
-    wrk_quota_report(w);
 }
 
 /* total: bytes wanted; least: bytes that suffice. Returns the grant's status and, in *why, its
@@ -259,29 +256,24 @@ static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t l
     return true;
 }
 
-int wrk_control_wait_start(struct wrk_worker *w)
+int wrk_control_wait_start(struct wrk_worker *w, struct vgb_msg *start)
 {
-    struct vgb_msg m;
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
     do {
-        receive_message(w, &m, fds, &nfds, 0);
-        if (m.type != VGB_M_START)
+        receive_message(w, start, fds, &nfds, 0);
+        if (start->type != VGB_M_START)
             vgb_close_all(fds, nfds);
-    } while (m.type != VGB_M_START);
-    if (nfds < 2 || nfds > 3 || !map_window(w, fds[0], m.offset, m.length)) {
+    } while (start->type != VGB_M_START);
+    if (nfds < 2 || nfds > 3 || !map_window(w, fds[0], start->offset, start->length)) {
         vgb_log(VGB_ERROR, "cannot map the client window: %s", strerror(errno));
         return -1;
     }
     close(fds[0]);
     w->doorbell = fds[1];
     w->wake_fd = nfds == 3 ? fds[2] : -1;
-    wrk_quota_init(w, m.value);
-    memcpy(w->label, m.text, sizeof(w->label) - 1);
-    wrk_limits_set(w, &m.limits);
-    w->images = m.flags & VGB_START_IMAGES;
-    if (m.flags & VGB_START_TURNS)
-        wrk_flow_turn(w, false, 0, 0);
+    memcpy(w->label, start->text, sizeof(w->label) - 1);
+    w->images = start->flags & VGB_START_IMAGES;
     return 0;
 }

@@ -111,6 +111,12 @@ static int rest_in_poll(struct pollfd p[2], uint64_t ns)
     return n;
 }
 
+static void loop_hear_broker(struct wrk_worker *w)
+{
+    wrk_control_poll(w);
+    wrk_quota_report(w);
+}
+
 /* The record taken must wait for work in flight to end, or for the broker. */
 static void sleep_with_record(struct wrk_worker *w)
 {
@@ -121,7 +127,7 @@ static void sleep_with_record(struct wrk_worker *w)
     if (p[0].revents)
         vgb_eventfd_clear(w->doorbell);
     if (p[1].revents)
-        wrk_control_poll(w);
+        loop_hear_broker(w);
 }
 
 static void sleep_until_rung(struct wrk_worker *w)
@@ -139,7 +145,7 @@ static void sleep_until_rung(struct wrk_worker *w)
     if (p[0].revents)
         vgb_eventfd_clear(w->doorbell);
     if (p[1].revents)
-        wrk_control_poll(w);
+        loop_hear_broker(w);
 }
 
 void wrk_loop(struct wrk_worker *w)
@@ -159,7 +165,7 @@ void wrk_loop(struct wrk_worker *w)
             if (now - control_at > CONTROL_EVERY_NS) {
                 control_at = now;
                 wrk_control_busy(w); /* before late answers are missed */
-                wrk_control_poll(w);
+                loop_hear_broker(w);
                 wrk_async_error_retry(w);
                 wrk_blobs_make_room(w, now);
             }

@@ -245,13 +245,38 @@ static int start_provider(struct wrk_worker *w, struct options *o)
     return announce_worker(w);
 }
 
-static const struct wrk_control_ops guest_memory = {
+static void change_limits(struct wrk_worker *w, uint64_t device_memory, const struct vgb_limits *l)
+{
+    wrk_quota_change(w, device_memory);
+    wrk_limits_change(l);
+    wrk_stall_watch(w);
+}
+
+static const struct wrk_control_ops control_ops = {
     .map = wrk_region_map,
     .unmap = wrk_region_unmap,
     .placed = wrk_region_placed,
     .taken = wrk_region_taken,
     .place = wrk_layout_private,
+    .limits = change_limits,
+    .turn = wrk_flow_turn,
+    .holder_gone = wrk_share_holder_gone,
 };
+
+/* 0, or -1 with the reason logged. */
+static int main_wait_start(struct wrk_worker *w)
+{
+    struct vgb_msg start;
+
+    wrk_control_init(&control_ops);
+    if (wrk_control_wait_start(w, &start))
+        return -1;
+    wrk_quota_init(w, start.value);
+    wrk_limits_set(w, &start.limits);
+    if (start.flags & VGB_START_TURNS)
+        wrk_flow_turn(w, false, 0, 0);
+    return 0;
+}
 
 static int main_serve(struct wrk_worker *w, struct options *o)
 {
@@ -274,8 +299,7 @@ static int main_serve(struct wrk_worker *w, struct options *o)
     int r = start_provider(w, o);
     if (r)
         return r;
-    wrk_control_init(&guest_memory);
-    if (wrk_control_wait_start(w))
+    if (main_wait_start(w))
         return 1;
     name_after(w->label);
     wrk_bounce_init(w);
