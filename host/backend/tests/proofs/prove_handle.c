@@ -27,7 +27,6 @@ bool nondet_bool(void);
 unsigned nondet_unsigned(void);
 uint64_t nondet_u64(void);
 void *nondet_pointer(void);
-CUresult nondet_result(void);
 struct wrk_handle_chunk nondet_chunk(void);
 
 static void *any_memory(size_t bytes)
@@ -46,50 +45,18 @@ bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
     return nondet_bool();
 }
 
-void wrk_name_removed(struct wrk_handle_entry *e)
-{
-    (void)e;
-}
-
-CUcontext wrk_base_context(CUcontext ctx)
-{
-    return ctx;
-}
-
-CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out)
-{
-    (void)c, (void)value, (void)out;
-    return nondet_result();
-}
-
-CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_entry *e, uint64_t handle)
-{
-    (void)c, (void)type, (void)e, (void)handle;
-    return nondet_result();
-}
-
-uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context)
-{
-    (void)w, (void)context;
-    return nondet_u64();
-}
-
-CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
-{
-    (void)c, (void)fmt;
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 /* The types that the table has: one that may be part of another object, and one whose handles are minted. */
 #define CHILD VGP_H_ARRAY
 #define MINTED VGP_H_GRAPH
 
 static struct wrk_handles table;
 
-/* As operations leave an entry: a live one was put, below the highest index. */
+/* As operations leave an entry: a live one was put, below the highest index. None has a name: what names it is not in
+ * the table, which only forgets it. */
 static bool sound(const struct wrk_handle_entry *e, unsigned type, uint32_t index)
 {
-    return e->generation <= 0xffffffu && (!e->live || (e->generation && index < table.high[type]));
+    return !e->name && e->generation <= 0xffffffu &&
+           (!e->live || (e->generation && index < table.high[type]));
 }
 
 static struct wrk_handles *any_table(void)

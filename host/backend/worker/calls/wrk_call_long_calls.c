@@ -225,3 +225,83 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
     wait->arg[1] = a->value;
     return wrk_wait_start(c, wait);
 }
+
+/* ---- the end of objects that graphs have named longer than their handles were there ---- */
+
+static CUresult finish_module(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuModuleUnload((CUmodule)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_library(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuLibraryUnload((CUlibrary)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_array(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuArrayDestroy((CUarray)(uintptr_t)wait->arg[0]);
+}
+
+static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    (void)r;
+    return wrk_provider.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)wait->arg[0]);
+}
+
+/* Provider calls may wait for the context's work. If out of memory for a wait, the object stays
+ * until the client ends. */
+static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait_finish finish)
+{
+    struct wrk_wait *wait = wrk_wait_internal(w, ctx);
+
+    if (!wait)
+        return;
+    if (finish == finish_library)
+        wrk_wait_use_all(wait);
+    wait->long_call = true;
+    wait->finish = finish;
+    wait->arg[0] = (uintptr_t)object;
+    wrk_wait_start_internal(w, wait);
+}
+
+void wrk_module_end(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_module);
+}
+
+static void end_library(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_library);
+}
+
+static void end_array(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_array);
+}
+
+static void end_mipmap(struct wrk_worker *w, void *object, CUcontext ctx)
+{
+    end_long(w, object, ctx, finish_mipmap);
+}
+
+bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type)
+{
+    switch (type) {
+    case VGP_H_MODULE:
+        return wrk_name_keep(c, handle, type, wrk_module_end);
+    case VGP_H_LIBRARY:
+        return wrk_name_keep(c, handle, type, end_library);
+    case VGP_H_ARRAY:
+        return wrk_name_keep(c, handle, type, end_array);
+    default:
+        return wrk_name_keep(c, handle, type, end_mipmap);
+    }
+}

@@ -35,8 +35,6 @@ void wrk_limits_look_at_memory(void);
  */
 void wrk_limit_hit(const char *what, uint64_t limit, const char *option);
 
-int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-
 /* Bracket a provider call that compiles or links, to limit its processor time. Any thread. */
 void wrk_compile_begin(struct wrk_worker *w);
 void wrk_compile_end(void);

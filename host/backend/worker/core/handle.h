@@ -32,6 +32,7 @@ struct wrk_handles {
     uint64_t live_all; /* sum over all types */
     /* objects without a handle: textures, surfaces, reserved addresses, per-thread default streams */
     uint64_t unnamed;
+    uint64_t kept;                    /* dropped objects that graphs still name: wrk_naming.c */
     unsigned thread_streams;          /* the last of these */
     uint32_t minted[VGP_H_TYPES];     /* minted here: highest index ever used */
     uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices for reuse */

@@ -14,7 +14,23 @@
 struct wrk_worker;
 struct wrk_call;
 struct wrk_handle_entry;
-struct wrk_name; /* named object of the client; its handle may be gone */
+
+typedef void wrk_name_end(struct wrk_worker *w, void *object, CUcontext ctx);
+
+/* Named object of the client; its handle may be gone. */
+struct wrk_name {
+    VGB_LISTED struct wrk_name *next, **at;    /* list of all names */
+    VGB_LISTED struct wrk_handle_entry *entry; /* entry, while the handle is live */
+    void *object;
+    uint64_t context; /* handle of its context, or its own for a context; 0: none */
+    CUcontext ctx;    /* provider context of a kept object */
+    uint64_t namers;
+    wrk_name_end *end; /* ends the kept object; NULL: not kept */
+    bool gone;
+};
+
+/* Incremented whenever a name is removed; wrk_handle.c has it. */
+extern uint64_t wrk_names_epoch;
 
 /* A graph, an executable graph, or all captures in progress. Names are only added: a running launch
  * may use an object that a node named before it was changed. */
@@ -46,18 +62,15 @@ void wrk_namer_clear(struct wrk_worker *w, struct wrk_namer *n);
  * provider again. */
 bool wrk_namer_stale(struct wrk_namer *n);
 
-typedef void wrk_name_end(struct wrk_worker *w, void *object, CUcontext ctx);
 /*
  * The client destroys an object. True: it is named, so the handle is dropped and `end` is called
  * when the last namer ends, unless the object's context ends before. False: the caller destroys it.
  */
 bool wrk_name_keep(struct wrk_call *c, uint64_t handle, unsigned type, wrk_name_end *end);
-/* Called when a handle was removed: unless the object is kept, its namers are stale. */
+/* wrk_handle.c, called when a handle was removed: unless the object is kept, its namers are stale. */
 void wrk_name_removed(struct wrk_handle_entry *e);
 /* Called when a context has ended with all kept objects of it. */
 void wrk_names_context_ends(struct wrk_worker *w, uint64_t context);
-/* Number of kept objects without a handle, which count against the handle limit. */
-uint64_t wrk_names_kept(void);
 
 /* Unloads a module on a waiter: the provider waits for the work of its context, which is not ending. */
 void wrk_module_end(struct wrk_worker *w, void *object, CUcontext ctx);

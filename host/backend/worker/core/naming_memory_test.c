@@ -70,12 +70,12 @@ static void test_end_without_memory(void **state)
     assert_int_equal(named(&n), CUDA_SUCCESS);
     assert_true(wrk_name_keep_long(&call, MODULE, VGP_H_MODULE));
     assert_null(wrk_handles_find(&w.handles, MODULE, VGP_H_MODULE));
-    assert_int_equal(wrk_names_kept(), 1);
+    assert_int_equal(w.handles.kept, 1);
     assert_false(wrk_namer_stale(&n));
     no_memory = true;
     wrk_namer_clear(&w, &n);
     no_memory = false;
-    assert_int_equal(wrk_names_kept(), 0);
+    assert_int_equal(w.handles.kept, 0);
     assert_int_equal(unloaded, 0);
     wrk_handles_fini(&w.handles);
 }
@@ -94,7 +94,7 @@ static void test_name_without_memory(void **state)
     no_memory = false;
     assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY);
     assert_false(wrk_name_keep_long(&call, MODULE, VGP_H_MODULE));
-    assert_int_equal(wrk_names_kept(), 0);
+    assert_int_equal(w.handles.kept, 0);
     wrk_handles_fini(&w.handles);
 }
 

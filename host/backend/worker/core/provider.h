@@ -5,6 +5,7 @@
 #ifndef WRK_PROVIDER_H
 #define WRK_PROVIDER_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -99,5 +100,10 @@ struct wrk_filter {
  * the first.
  */
 void wrk_filters_apply(struct wrk_worker *w, const struct wrk_filter *filters, unsigned n);
+
+/* Whether a thread may be created, with which there are n; asked by pthread_create(). NULL: always. wrk_client_limits.c
+ * sets it before main(). */
+extern bool (*wrk_thread_allowed)(unsigned n);
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
 #endif

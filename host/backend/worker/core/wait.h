@@ -138,6 +138,10 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait);
 /* A context ends: its destroyed streams are not waited for from now on. The streams of a green context stay in the
  * provider with their work, so that the context below is waited for as a whole. */
 void wrk_wait_context_forget(CUcontext ctx);
+/* Notes that a stream of the context was destroyed while its work may still run; NULL: unknown which. */
+void wrk_orphan_note(CUcontext ctx);
+/* Number of the latest destroyed stream whose work may still run in the context; 0: none. */
+uint64_t wrk_orphaned(CUcontext ctx);
 /* For finish, if the wait became blocking so: cuCtxSynchronize() on the waiter. */
 CUresult wrk_wait_context_whole(struct wrk_wait *wait);
 /* Notes that the call is about an object of another context than its own: the wait that it makes from now on uses that

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Common parts of all calls: errors, the current context, streams of the wire. */
+/* Common parts of all calls: errors, the current context, handles and streams of the wire. */
 #include "core.h"
 
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 
 #include "lib/attribute/attribute.h"
 #include "lib/driver/errors.h"
+#include "vgp_facts.h"
 #include "vgp_worker.h"
 
 unsigned wrk_captures;
@@ -267,6 +268,8 @@ CUresult wrk_refuse(struct wrk_call *c, CUresult r, const char *why)
     return r;
 }
 
+/* ---- handles ---- */
+
 bool wrk_handle_is_part(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
 {
     const struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
@@ -279,6 +282,25 @@ uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle)
     const struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_HANDLE_TYPE(handle));
 
     return e ? e->parent : 0;
+}
+
+/* Recording or waiting for an event in a captured stream creates a node only if the call requests
+ * it; otherwise events just order streams and are in no graph. */
+static bool external_event(const struct wrk_call *c)
+{
+    const struct vgp_call_facts *f = vgp_call_facts(c->rec->call);
+
+    return f && vgp_place_get(f->external, c->args, NULL);
+}
+
+void wrk_naming_begin(struct wrk_call *c)
+{
+    struct wrk_worker *w = c->w;
+
+    w->naming = wrk_captures ? &wrk_capturing : NULL;
+    w->naming_events = w->naming && external_event(c);
+    if (w->naming)
+        wrk_naming_context(c); /* if out of memory, the call fails as well */
 }
 
 /* The stream used for CU_STREAM_PER_THREAD of a guest thread in a context. */
@@ -325,6 +347,125 @@ CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out)
     if (value == 2)
         return thread_stream(c->w, c->rec->context, c->rec->thread, out);
     return wrk_handle_get(c, value, VGP_H_STREAM, false, (void **)out);
+}
+
+/* CUDA error for an invalid object of this type. */
+static CUresult bad_handle(unsigned type)
+{
+    switch (type) {
+    case VGP_H_CONTEXT:
+    case VGP_H_GREEN:
+        return CUDA_ERROR_INVALID_CONTEXT;
+    case VGP_H_GRAPH:
+    case VGP_H_GRAPH_NODE:
+    case VGP_H_GRAPH_EXEC:
+    case VGP_H_USER_OBJECT:
+    case VGP_H_TEXTURE:
+    case VGP_H_SURFACE:
+    case VGP_H_RESOURCE_DESC:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+}
+
+void wrk_call_uses(struct wrk_call *c, CUcontext ctx)
+{
+    if (!ctx || ctx == c->other[0])
+        return;
+    c->many |= c->other[0] != NULL;
+    c->other[0] = ctx;
+    c->other[1] = wrk_base_context(ctx);
+}
+
+/*
+ * A call may be about an object of another context than its own. Its wait then uses that context,
+ * too: other threads may end it as soon as the call waits, and the object with it.
+ */
+static void note_context(struct wrk_call *c, const struct wrk_handle_entry *e)
+{
+    const struct wrk_handle_entry *of;
+
+    if (!e->owner || e->owner == c->rec->context)
+        return;
+    of = wrk_handles_find(&c->w->handles, e->owner, VGP_H_CONTEXT);
+    if (of)
+        wrk_call_uses(c, of->object);
+}
+
+CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+                        void **out)
+{
+    *out = NULL;
+    if (type == VGP_H_STREAM && handle <= 2) {
+        if (!handle && !null_ok)
+            return CUDA_ERROR_INVALID_HANDLE;
+        CUresult r = wrk_stream_get(c, handle, (CUstream *)out);
+
+        c->stream = *out;
+        c->has_stream = r == CUDA_SUCCESS;
+        return r;
+    }
+    if (!handle)
+        return null_ok ? CUDA_SUCCESS : bad_handle(type);
+    struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
+    if (!e) {
+        CUresult failed = wrk_handles_failure(&c->w->handles, handle, type);
+
+        c->told |= failed != CUDA_SUCCESS;
+        return failed != CUDA_SUCCESS ? failed : bad_handle(type);
+    }
+    /* Of an ended primary context only the handle is there; NULL would name the calling one. */
+    if (type == VGP_H_CONTEXT && !e->object)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *out = e->object;
+    note_context(c, e);
+    if (type == VGP_H_STREAM) {
+        c->stream = e->object;
+        c->has_stream = true;
+    }
+    return c->w->naming ? wrk_naming_found(c, type, e, handle) : CUDA_SUCCESS;
+}
+
+CUresult wrk_func_get(struct wrk_call *c, uint64_t handle, CUfunction *func)
+{
+    unsigned type = VGP_HANDLE_TYPE(handle) == VGP_H_KERNEL ? VGP_H_KERNEL : VGP_H_FUNCTION;
+
+    return wrk_handle_get(c, handle, type, false, (void **)func);
+}
+
+CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    CUresult r = wrk_handles_reserve(&c->w->handles, handle, type);
+
+    c->makes = handle;
+    c->makes_type = type;
+    if (r == CUDA_ERROR_INVALID_HANDLE)
+        return wrk_malformed(c, "handle %#llx cannot be created: malformed, live or used before",
+                             (unsigned long long)handle);
+    return r;
+}
+
+void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
+{
+    uint64_t owner = c->rec->context;
+
+    /* Streams are owned by their (green) context, all other objects by the underlying primary
+     * context (wrk_base_handle). */
+    if (type != VGP_H_STREAM)
+        owner = type == VGP_H_CONTEXT ? 0 : wrk_base_handle(c->w, owner);
+    if (wrk_handles_reserve(&c->w->handles, handle, type) == CUDA_SUCCESS)
+        wrk_handles_put(&c->w->handles, handle, type, object, owner);
+}
+
+void wrk_handle_parent(struct wrk_call *c, uint64_t handle, uint64_t parent)
+{
+    wrk_handles_set_parent(&c->w->handles, handle, parent);
+}
+
+void wrk_handle_drop(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
+{
+    wrk_handles_remove(&c->w->handles, handle, type);
 }
 
 bool wrk_plain_attribute(uint32_t id)

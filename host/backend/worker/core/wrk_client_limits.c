@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "core.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,6 @@ struct vgb_limits wrk_client_limits;
 
 static struct wrk_worker *self;
 static struct vgb_ratelimit lines;
-static atomic_uint threads; /* threads besides the first */
 
 void wrk_limit_hit(const char *what, uint64_t limit, const char *option)
 {
@@ -86,62 +84,19 @@ void wrk_limits_look_at_memory(void)
 
 /* ---- threads ---- */
 
-struct start {
-    void *(*fn)(void *);
-    void *arg;
-};
-
-typedef int create_fn(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
-static create_fn *real_create;
-
-__attribute__((constructor)) static void find_real_create(void)
+static bool thread_allowed(unsigned n)
 {
-    real_create = (create_fn *)dlsym(RTLD_NEXT, "pthread_create");
-}
-
-static void thread_left(void *arg)
-{
-    (void)arg;
-    atomic_fetch_sub(&threads, 1);
-}
-
-static void *thread_main(void *arg)
-{
-    struct start s = *(struct start *)arg;
-    void *r;
-
-    free(arg);
-    pthread_cleanup_push(thread_left, NULL);
-    r = s.fn(s.arg);
-    pthread_cleanup_pop(1);
-    return r;
-}
-
-/* Interposes the C library's, also for the provider: RLIMIT_NPROC counts a user's processes, not a
- * worker's threads. EAGAIN as from pthread_create(3) at a limit. */
-int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
-{
-    struct start *s;
-    int r;
-
     unsigned most = __atomic_load_n(&wrk_client_limits.threads, __ATOMIC_RELAXED);
 
-    if (atomic_fetch_add(&threads, 1) + 2 > most && most) {
-        atomic_fetch_sub(&threads, 1);
-        wrk_limit_hit("threads", most, "--client-threads");
-        return EAGAIN;
-    }
-    s = malloc(sizeof(*s));
-    if (s) {
-        s->fn = fn;
-        s->arg = arg;
-    }
-    r = s && real_create ? real_create(t, attr, thread_main, s) : EAGAIN;
-    if (r) {
-        free(s);
-        thread_left(NULL);
-    }
-    return r;
+    if (!most || n <= most)
+        return true;
+    wrk_limit_hit("threads", most, "--client-threads");
+    return false;
+}
+
+__attribute__((constructor)) static void limit_threads(void)
+{
+    wrk_thread_allowed = thread_allowed;
 }
 
 /* ---- printf of kernels ---- */
@@ -391,8 +346,7 @@ const char *wrk_image_refused(uint64_t bytes)
 
 bool wrk_limits_unnamed(const struct wrk_handles *t)
 {
-    if (wrk_client_limits.handles &&
-        t->live_all + t->unnamed + wrk_names_kept() >= wrk_client_limits.handles) {
+    if (wrk_client_limits.handles && t->live_all + t->unnamed + t->kept >= wrk_client_limits.handles) {
         wrk_limit_hit("objects", wrk_client_limits.handles, "--client-handles");
         return false;
     }

@@ -17,20 +17,8 @@
 #include "vgp_facts.h"
 #include "vgp_worker.h"
 
-struct wrk_name {
-    VGB_LISTED struct wrk_name *next, **at;    /* list of all names */
-    VGB_LISTED struct wrk_handle_entry *entry; /* entry, while the handle is live */
-    void *object;
-    uint64_t context; /* handle of its context, or its own for a context; 0: none */
-    CUcontext ctx;    /* provider context of a kept object */
-    uint64_t namers;
-    wrk_name_end *end; /* ends the kept object; NULL: not kept */
-    bool gone;
-};
-
 struct wrk_namer wrk_capturing;
 static struct wrk_name *all;
-static uint64_t kept, epoch = 1; /* epoch: incremented whenever a name is removed */
 
 /* ---- the set of one namer ---- */
 
@@ -105,12 +93,12 @@ bool wrk_namer_copy(struct wrk_namer *to, const struct wrk_namer *from)
 
 static bool stale_here(struct wrk_namer *n)
 {
-    if (n->looked == epoch)
+    if (n->looked == wrk_names_epoch)
         return n->stale;
     n->stale = false;
     for (size_t i = 0; i < n->room && !n->stale; i++)
         n->stale = n->slot[i] && n->slot[i]->gone;
-    n->looked = epoch;
+    n->looked = wrk_names_epoch;
     return n->stale;
 }
 
@@ -145,7 +133,7 @@ static void let_go(struct wrk_worker *w, struct wrk_name *name)
         return;
     free_name(name);
     if (end) {
-        kept--;
+        w->handles.kept--;
         end(w, object, ctx);
     }
 }
@@ -195,25 +183,6 @@ static CUresult name_object(struct wrk_namer *n, struct wrk_handle_entry *e, uin
 }
 
 /* ---- while a call looks handles up ---- */
-
-/* Recording or waiting for an event in a captured stream creates a node only if the call requests
- * it; otherwise events just order streams and are in no graph. */
-static bool external_event(const struct wrk_call *c)
-{
-    const struct vgp_call_facts *f = vgp_call_facts(c->rec->call);
-
-    return f && vgp_place_get(f->external, c->args, NULL);
-}
-
-void wrk_naming_begin(struct wrk_call *c)
-{
-    struct wrk_worker *w = c->w;
-
-    w->naming = wrk_captures ? &wrk_capturing : NULL;
-    w->naming_events = w->naming && external_event(c);
-    if (w->naming)
-        wrk_naming_context(c); /* if out of memory, the call fails as well */
-}
 
 void wrk_naming_for(struct wrk_call *c, struct wrk_namer *n)
 {
@@ -276,101 +245,9 @@ bool wrk_name_keep(struct wrk_call *c, uint64_t handle, unsigned type, wrk_name_
     struct wrk_handle_entry *ctx = wrk_handles_find(&c->w->handles, n->context, VGP_H_CONTEXT);
     n->end = end;
     n->ctx = ctx ? ctx->object : NULL;
-    kept++;
-    wrk_handle_drop(c, handle, type);
+    c->w->handles.kept++;
+    wrk_handles_remove(&c->w->handles, handle, type);
     return true;
-}
-
-static CUresult finish_module(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    (void)r;
-    return wrk_provider.cuModuleUnload((CUmodule)(uintptr_t)wait->arg[0]);
-}
-
-static CUresult finish_library(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    (void)r;
-    return wrk_provider.cuLibraryUnload((CUlibrary)(uintptr_t)wait->arg[0]);
-}
-
-static CUresult finish_array(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    (void)r;
-    return wrk_provider.cuArrayDestroy((CUarray)(uintptr_t)wait->arg[0]);
-}
-
-static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    (void)w;
-    (void)r;
-    return wrk_provider.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)wait->arg[0]);
-}
-
-/* Provider calls may wait for the context's work. If out of memory for a wait, the object stays
- * until the client ends. */
-static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait_finish finish)
-{
-    struct wrk_wait *wait = wrk_wait_internal(w, ctx);
-
-    if (!wait)
-        return;
-    if (finish == finish_library)
-        wrk_wait_use_all(wait);
-    wait->long_call = true;
-    wait->finish = finish;
-    wait->arg[0] = (uintptr_t)object;
-    wrk_wait_start_internal(w, wait);
-}
-
-void wrk_module_end(struct wrk_worker *w, void *object, CUcontext ctx)
-{
-    end_long(w, object, ctx, finish_module);
-}
-
-static void end_library(struct wrk_worker *w, void *object, CUcontext ctx)
-{
-    end_long(w, object, ctx, finish_library);
-}
-
-static void end_array(struct wrk_worker *w, void *object, CUcontext ctx)
-{
-    end_long(w, object, ctx, finish_array);
-}
-
-static void end_mipmap(struct wrk_worker *w, void *object, CUcontext ctx)
-{
-    end_long(w, object, ctx, finish_mipmap);
-}
-
-bool wrk_name_keep_long(struct wrk_call *c, uint64_t handle, unsigned type)
-{
-    switch (type) {
-    case VGP_H_MODULE:
-        return wrk_name_keep(c, handle, type, wrk_module_end);
-    case VGP_H_LIBRARY:
-        return wrk_name_keep(c, handle, type, end_library);
-    case VGP_H_ARRAY:
-        return wrk_name_keep(c, handle, type, end_array);
-    default:
-        return wrk_name_keep(c, handle, type, end_mipmap);
-    }
-}
-
-void wrk_name_removed(struct wrk_handle_entry *e)
-{
-    struct wrk_name *n = e->name;
-
-    if (!n)
-        return;
-    n->entry = NULL;
-    e->name = NULL;
-    if (!n->end) {
-        n->gone = true;
-        epoch++;
-    }
 }
 
 void wrk_names_context_ends(struct wrk_worker *w, uint64_t context)
@@ -384,12 +261,7 @@ void wrk_names_context_ends(struct wrk_worker *w, uint64_t context)
             continue;
         n->end = NULL;
         n->gone = true;
-        kept--;
-        epoch++;
+        w->handles.kept--;
+        wrk_names_epoch++;
     }
-}
-
-uint64_t wrk_names_kept(void)
-{
-    return kept;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads the provider: any shared object with the CUDA driver API, such as NVIDIA's libcuda.so.1 or
- * the software GPU. */
+ * the software GPU. Counts the threads that it and the worker start. */
 #define _GNU_SOURCE
 #include "provider.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -257,4 +261,65 @@ void wrk_filters_apply(struct wrk_worker *w, const struct wrk_filter *filters, u
         *next = wrk_provider;
         filters[i].wrap(w, &wrk_provider, next);
     }
+}
+
+/* ---- threads, of the worker and of the provider ---- */
+
+bool (*wrk_thread_allowed)(unsigned n);
+static atomic_uint threads; /* threads besides the first */
+
+struct start {
+    void *(*fn)(void *);
+    void *arg;
+};
+
+typedef int create_fn(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+static create_fn *real_create;
+
+__attribute__((constructor)) static void find_real_create(void)
+{
+    real_create = (create_fn *)dlsym(RTLD_NEXT, "pthread_create");
+}
+
+static void thread_left(void *arg)
+{
+    (void)arg;
+    atomic_fetch_sub(&threads, 1);
+}
+
+static void *thread_main(void *arg)
+{
+    struct start s = *(struct start *)arg;
+    void *r;
+
+    free(arg);
+    pthread_cleanup_push(thread_left, NULL);
+    r = s.fn(s.arg);
+    pthread_cleanup_pop(1);
+    return r;
+}
+
+/* Interposes the C library's, also for the provider: RLIMIT_NPROC counts a user's processes, not a
+ * worker's threads. EAGAIN as from pthread_create(3) at a limit. */
+int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    const unsigned n = atomic_fetch_add(&threads, 1) + 2;
+    struct start *s;
+    int r;
+
+    if (wrk_thread_allowed && !wrk_thread_allowed(n)) {
+        atomic_fetch_sub(&threads, 1);
+        return EAGAIN;
+    }
+    s = malloc(sizeof(*s));
+    if (s) {
+        s->fn = fn;
+        s->arg = arg;
+    }
+    r = s && real_create ? real_create(t, attr, thread_main, s) : EAGAIN;
+    if (r) {
+        free(s);
+        thread_left(NULL);
+    }
+    return r;
 }
