@@ -248,7 +248,7 @@ the worker on the host computed the tokens.
 END = """
 From `vgpu trace` of 8 and of 40 tokens: the difference, divided by 32. The weights are copied once.
 A token takes one graph launch, its inputs, and one copy of the logits back. ggml waits after each
-input and again for its own stream; libcuda answers these waits (`userspace/libcuda/core/wait.h`).
+input and again for its own stream; libcuda answers these waits (`userspace/libcuda/core/link/wait.h`).
 Two round trips remain: one for all inputs, because the graph runs in another stream, and one for
 the logits. The suite `tests/apps/llm` fails with more.
 """

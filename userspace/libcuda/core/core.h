@@ -23,10 +23,10 @@
 #include "../../../protocol/vgp_guest_rt.h"
 #include "../../../protocol/vgp_ring.h"
 #include "ahead.h"
-#include "fault.h"
-#include "room.h"
-#include "units.h"
-#include "wait.h"
+#include "link/fault.h"
+#include "link/room.h"
+#include "link/units.h"
+#include "link/wait.h"
 
 /* maximum number of devices shown to the application: HGX boards have 8, MIG at most 56. */
 #define VCU_MAX_DEVICES 64

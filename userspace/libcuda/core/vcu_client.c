@@ -11,7 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "core.h"
-#include "visible.h"
+#include "link/visible.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Queries of events and streams, and times between events, that need no answer of the worker: see
  * wait.h. vcu_answers.c keeps the answers. */
-#include "answers.h"
+#include "link/answers.h"
 
 #include "vgp_guest.h"
 

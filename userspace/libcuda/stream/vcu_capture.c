@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stream capture: begin, end and queries. core/vcu_capture_state.c knows which streams capture. */
+/* Stream capture: begin, end and queries. core/link/vcu_capture_state.c knows which streams capture. */
 #include "stream.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "../../../lib/testing/range.h"
+#include "../../../../lib/testing/range.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "../core.h"
 
 static int seen;
 static char last[300];

@@ -4,7 +4,7 @@
  * contexts that needs no call to the worker. vcu_context.c and vcu_green.c make and end them.
  */
 #define _GNU_SOURCE
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 

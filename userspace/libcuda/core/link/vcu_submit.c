@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Implements the functions called by the generated encoders: records and replies on the process's
  * ring. */
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "vgp_calls.h"
-#include "../../../protocol/vgp_facts.h"
+#include "../../../../protocol/vgp_facts.h"
 
 /* The library's part of struct vgp_submit. */
 struct submit {

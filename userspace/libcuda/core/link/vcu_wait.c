@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* See wait.h. Lock order: owe_lock, the ring's lock. */
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "vgp_calls.h"
-#include "../../../protocol/vgp_facts.h"
+#include "../../../../protocol/vgp_facts.h"
 
 _Atomic bool vcu_wait_owed;
 _Atomic uint64_t vcu_waits_answered;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/vgp_guest_rt.h"
+#include "../../../../protocol/vgp_guest_rt.h"
 #include "visible.h"
 
 /* Four devices; the bus numbers fall, and the first two have UUIDs that begin alike. */

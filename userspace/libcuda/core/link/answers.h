@@ -6,7 +6,7 @@
 #ifndef VCU_ANSWERS_H
 #define VCU_ANSWERS_H
 
-#include "core.h"
+#include "../core.h"
 
 /* True if launches of graphs may record events that no record names: answers about events do not
  * last. */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/vgp_guest_rt.h"
+#include "../../../../protocol/vgp_guest_rt.h"
 
 /* Constant after cuInit. Without a selection, ordinals are passed on unchanged. */
 static bool chosen;

@@ -3,7 +3,7 @@
  * The state of the process's connection and of its threads, which all files of the library read.
  * vcu_client.c connects and ends it.
  */
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 #include <string.h>

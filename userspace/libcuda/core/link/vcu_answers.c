@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "vgp_calls.h"
-#include "../../../protocol/vgp_facts.h"
-#include "../../../lib/clock/clock.h"
+#include "../../../../protocol/vgp_facts.h"
+#include "../../../../lib/clock/clock.h"
 
 #define PLACES 256u
 /* Time for which "not ready" is returned without a query. Shorter than the worker polls, so that it

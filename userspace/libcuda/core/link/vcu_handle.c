@@ -6,7 +6,7 @@
  * Looking a handle up takes no lock. An index is reused last-freed-last and only after REUSE_DELAY
  * other frees, always with another generation, so a stale handle is noticed.
  */
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 

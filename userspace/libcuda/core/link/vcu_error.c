@@ -2,7 +2,7 @@
 /*
  * Results: names, texts (lib/driver has the table), and their formatting for the trace.
  */
-#include "core.h"
+#include "../core.h"
 
 #include <string.h>
 

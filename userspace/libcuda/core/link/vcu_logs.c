@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core.h"
+#include "../core.h"
 
 #include "vgp_entry.h"
 

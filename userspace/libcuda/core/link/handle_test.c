@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "../../../protocol/vgp_guest_rt.h"
-#include "core.h"
+#include "../../../../protocol/vgp_guest_rt.h"
+#include "../core.h"
 
 static void test_values(void **state)
 {

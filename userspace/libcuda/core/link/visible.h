@@ -3,7 +3,7 @@
 #ifndef VCU_VISIBLE_H
 #define VCU_VISIBLE_H
 
-#include "core.h"
+#include "../core.h"
 
 /*
  * Applies CUDA_VISIBLE_DEVICES (`text`, NULL: not set) and CUDA_DEVICE_ORDER (`order`, or NULL) to

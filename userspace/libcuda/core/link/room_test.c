@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "../../../lib/testing/range.h"
+#include "../../../../lib/testing/range.h"
 #include "room.h"
 
 #define QUEUE 960u /* of the provider: pending work before it blocks */

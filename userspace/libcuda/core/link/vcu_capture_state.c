@@ -3,7 +3,7 @@
  * The capturing streams of this process. The worker makes all calls on one thread and therefore
  * captures in relaxed mode; this file decides which thread may disturb or end a capture.
  */
-#include "core.h"
+#include "../core.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sets of disjoint address ranges: own device allocations, pinned host memory. */
-#include "core.h"
+#include "../core.h"
 
 /* Under the set's lock. */
 static bool range_around(const struct vcu_range_set *set, uint64_t addr, struct vcu_range *out)
