@@ -19,7 +19,7 @@ int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size),
  * each thread. */
 void fz_say_stacks(int fd);
 
-/* In place of dlsym(3) where worker/core/wrk_client_limits.c looks for the pthread_create() that it stands in
+/* In place of dlsym(3) where worker/core/wrk_provider.c looks for the pthread_create() that it stands in
    front of: the sanitizer's, which must know each thread that is detached. */
 void *fz_dlsym(void *from, const char *name);
 
