@@ -11,7 +11,7 @@ static const struct jop sg_native_none, sg_native_flow; /* nothing to emit for t
 #define N(name) static char named_##name;
 #define N512(name) static char named_avx512_##name;
 #include "jit/natives.def"
-static char named_none, named_flow;
+static char named_none __attribute__((unused)), named_flow __attribute__((unused));
 #define named_avx512(name) named_avx512_##name
 
 const struct jop *const sg_jit_natives[SG_OP_COUNT] = {
