@@ -39,7 +39,7 @@ ok "a share that has risen is asked for, and recorded" $?
 
 # CBMC is not on every machine, and its statements need to know each function that handlers call.
 rm -rf "$O/statements" && mkdir -p "$O/statements"
-"$PYTHON" "$here/gen/emit.py" --prove "$O/statements" "$here"/../host/backend/worker/*/*.h &&
+"$PYTHON" "$here/gen/emit.py" --prove "$O/statements" "$here"/../host/backend/common/*.h "$here"/../host/backend/worker/*/*.h &&
     [ "$(ls "$O/statements" | wc -l)" -gt 200 ]
 ok "there is a statement for CBMC about each decoder" $?
 

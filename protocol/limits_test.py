@@ -227,10 +227,22 @@ def accept_table(text):
     return None
 
 
-def nested():
-    """Only the text of a handler reaches this refusal."""
+# Refusals that only the text of a handler or the worker's headers reach: what, accepted, refused.
+STATEMENTS = [
+    ('a call of the provider in another', lambda: prove.without_provider('r = wrk_provider.cuA(1);'),
+     lambda: prove.without_provider('r = wrk_provider.cuA(wrk_provider.cuB(1));')),
+    ('a function that fills a pointer without a promise', lambda: prove.stub('wrk_new', 'CUresult', 'struct wrk_call *c, uint32_t *n'),
+     lambda: prove.stub('wrk_new', 'CUresult', 'struct wrk_call *c, const char **text')),
+    ('a function that returns memory without a promise', lambda: prove.stub('wrk_new', 'struct wrk_load *', 'struct wrk_call *c'),
+     lambda: prove.stub('wrk_new', 'const uint8_t *', 'struct wrk_call *c')),
+    ('a promise of an unknown function', lambda: prove.promises_known(prove.PROMISED, prove.PROVIDED),
+     lambda: prove.promises_known([*prove.PROMISED][1:], prove.PROVIDED)),
+]
+
+
+def refused(make):
     try:
-        prove.without_provider('r = wrk_provider.cuA(wrk_provider.cuB(1));')
+        make()
     except ValueError as e:
         return e
     return None
@@ -273,10 +285,13 @@ def main(argv):
         said(f'{what}: one over it', e is not None, ': accepted')
         if e is not None:
             seen += traceback.extract_tb(e.__traceback__)
-    e = nested()
-    said('a call of the provider in another', e is not None)
-    if e is not None:
-        seen += traceback.extract_tb(e.__traceback__)
+    for what, good, over in STATEMENTS:
+        e = refused(good)
+        said(f'{what}: without it', e is None, f': {e}')
+        e = refused(over)
+        said(what, e is not None, ': accepted')
+        if e is not None:
+            seen += traceback.extract_tb(e.__traceback__)
     for path, first, last in sorted(refusals()):
         if not any(os.path.samefile(s.filename, path) and first <= s.lineno <= last for s in seen):
             said(f'{os.path.relpath(path, HERE)}:{first}', False, ': a refusal that no row reaches')

@@ -18,15 +18,14 @@ cbmc=$("$top/scripts/cbmc.sh" --where) || {
 }
 rm -rf "$out"
 mkdir -p "$out"
-/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" "$top"/host/backend/worker/*/*.h || exit 1
-attributes=$(sed -n 's/^#define WRK_LAUNCH_ATTRIBUTES_MAX \([0-9]*\).*/\1/p' "$top/host/backend/worker/calls/calls.h")
+/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" "$top"/host/backend/common/*.h "$top"/host/backend/worker/*/*.h || exit 1
 [ $# -gt 0 ] || set -- $(ls "$out" | sed -n 's/^prove_\(.*\)\.c$/\1/p')
 for call; do
     [ -e "$out/prove_$call.c" ] || { echo "FAIL: prove_codec.$call: no such call"; echo "prove: 0 passed, 1 failed, 0 skipped"; exit 1; }
 done
-export top out cuda cbmc attributes
+export top out cuda cbmc
 printf '%s\n' "$@" | xargs -P "${PROVE_JOBS:-2}" -I CALL sh -c '
-    "$cbmc" "$out/prove_CALL.c" -D__CUDA_API_VERSION_INTERNAL -DWRK_LAUNCH_ATTRIBUTES_MAX="$attributes" -I"$top/protocol" \
+    "$cbmc" "$out/prove_CALL.c" -D__CUDA_API_VERSION_INTERNAL -I"$top/protocol" \
         -I"$top/build/generated" -I"$cuda" --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check \
         --unwinding-assertions --unwind 17 --no-library --slice-formula --drop-unused-functions --function prove \
         > "$out/CALL.log" 2>&1

@@ -61,7 +61,7 @@ void wrk_share_note_pool(CUmemoryPool pool, uint32_t handle_types);
 
 /* ---- wrk_call_nvml.c ---- */
 
-/* A text of the host's NVML, by the function that gives it; empty where there is none. */
+/* A text of the host's NVML, by the function that gives it: terminated, empty where there is none; room: bytes, not 0. */
 void wrk_nvml_text(const char *function, char *to, size_t room);
 /* VGP_NVML_*, once a text was asked for. */
 uint32_t wrk_nvml_flags(const struct wrk_worker *w);
@@ -131,10 +131,10 @@ CUresult wrk_load_plain(struct wrk_call *c, uint64_t handle, unsigned type, cons
 /* Takes the load over. log: id of the logs, of `info` and `error` bytes. */
 CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t *ids, uint32_t n,
                       const uint64_t *values, uint32_t nvalues, uint32_t log, uint32_t info, uint32_t error);
-/* A log of a load that is over, and its bytes; NULL: not wanted. which: 0 info, 1 error. */
+/* A log of a completed load, *total bytes; NULL and 0: not wanted. which: 0 info, 1 error. */
 CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total);
 
-/* code/wrk_call_link.c: the result and the logs of a link that no call is about; NULL: none. */
+/* code/wrk_call_link.c: the result of a link that no call is about, *size bytes, and a log, *total bytes; NULL and 0: none. */
 CUresult wrk_link_result(struct wrk_call *c, uint64_t state, const uint8_t **result, uint64_t *size);
 CUresult wrk_link_log(struct wrk_call *c, uint64_t state, uint32_t which, const char **text, uint32_t *total);
 
@@ -151,7 +151,7 @@ uint64_t wrk_resource_keep(const CUdevResource *r, bool asked);
 /* The resource of a number, until the next one is kept; NULL: unknown, as the guest is told. */
 const CUdevResource *wrk_resource_kept(struct wrk_call *c, uint64_t id);
 CUresult wrk_resources_kept(struct wrk_call *c, CUdevResource *out, const uint64_t *ids, uint32_t n);
-/* From five words for each group. */
+/* From five words for each group; out: as many groups. */
 CUresult wrk_resource_groups(struct wrk_call *c, CU_DEV_SM_RESOURCE_GROUP_PARAMS *out, const uint32_t *words,
                              uint32_t nwords);
 /* Upper bound of multiprocessor numbers, whatever the provider reports. */
@@ -159,7 +159,7 @@ uint16_t wrk_resource_narrow(unsigned n);
 
 /* memory/wrk_call_vmm.c, memory/wrk_call_ipc.c */
 uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle);
-/* The broker's token of memory, or of a pool, made to be exported; NULL: it was not. */
+/* The broker's token, VGB_TOKEN bytes, of memory or of a pool made to be exported; NULL: it was not. */
 const uint8_t *wrk_allocation_token(struct wrk_call *c, uint64_t handle);
 const uint8_t *wrk_pool_token(CUmemoryPool pool);
 /* memory/wrk_call_ipc.c, where the broker keeps the provider's handles: each puts the guest's handle in the place of the provider's;

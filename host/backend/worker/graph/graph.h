@@ -303,7 +303,7 @@ const uint64_t *wrk_node_bodies(struct wrk_call *c, uint64_t node, uint32_t *n);
 uint64_t wrk_memory_operation_word(const CUstreamBatchMemOpParams *p, unsigned word);
 /* Client handle of the function that a kernel node launches, or of its kernel; 0: unknown. */
 uint64_t wrk_kernel_node_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p);
-/* Packs its parameters; *packed is valid until the next call. */
+/* Packs its parameters, *size bytes; *packed is valid until the next call. */
 CUresult wrk_kernel_node_pack(const CUDA_KERNEL_NODE_PARAMS *p, const uint8_t **packed, uint32_t *size);
 /* Adds a kernel node with its edge data in a single call, as a node cannot always be removed. */
 CUresult wrk_kernel_node_add(struct wrk_where *w, CUgraphNode *node, const CUDA_KERNEL_NODE_PARAMS *p);
