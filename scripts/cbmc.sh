@@ -5,6 +5,7 @@
 #
 #   cbmc.sh            prints the program: the installed one, or Debian 13's in the cache, fetched once
 #   cbmc.sh --where    the same, but fetches nothing; exit status 1 when there is none
+#   cbmc.sh --limits "NAME.0:N ..." FILE...    exit status 1 when no file has a function of that name: CBMC ignores its limit
 #
 # Debian 12 has no such package. Debian 13's is unpacked into the cache (25 MB), not installed, beside the libraries
 # that it was linked with; a script starts it with their loader. apt verifies the packages by the archive's
@@ -12,6 +13,15 @@
 
 set -eu
 . "$(dirname "$0")/lib.sh"
+
+if [ "${1:-}" = --limits ]; then
+    limits=$2
+    shift 2
+    for name in $(echo "$limits" | grep -o '[a-z_]\+[.0-9]*:[0-9]' | sed 's/[.:].*//' | sort -u); do
+        grep -q "\b$name(" "$@" || die "cbmc.sh: a limit of loops for $name(), which is not there"
+    done
+    exit 0
+fi
 
 VERSION=6.6.0-4
 SHA256=02560859a17049c976961c232c4fc58f0747b57f9b751a466b1f368a438b0e41

@@ -13,6 +13,8 @@ if ! cbmc=$("$top/scripts/cbmc.sh" --where); then
     echo "prove: 0 passed, 0 failed, 8 skipped"
     exit 0
 fi
+removed=wrk_handles_remove # its loops are limited below
+"$top/scripts/cbmc.sh" --limits "$removed:1" "$worker/core/wrk_handle.c" || exit 1
 passed=0
 failed=0
 prove() { # NAME SOURCES OPTION...
@@ -41,12 +43,12 @@ if command -v cadical > /dev/null; then
     }
     # The loop over parts of what is removed is never entered: that is proved, too.
     for what in find put mint; do
-        handle $what --unwind 6 --unwindset wrk_handles_remove.0:1
+        handle $what --unwind 6 --unwindset "$removed.0:1"
     done
     for what in no_return no_return_minted part; do
-        handle $what -DWRK_HANDLE_CHUNK=1u --unwind 7 --unwindset wrk_handles_remove.0:1
+        handle $what -DWRK_HANDLE_CHUNK=1u --unwind 7 --unwindset "$removed.0:1"
     done
-    handle parts -DWRK_HANDLE_CHUNK=1u --unwind 7 --unwindset wrk_handles_remove:2,wrk_handles_remove.0:5
+    handle parts -DWRK_HANDLE_CHUNK=1u --unwind 7 --unwindset "$removed:2,$removed.0:5"
     skipped=0
 else
     echo "not run: prove_handle: cadical is not installed"
