@@ -426,6 +426,47 @@ static void endless_rows(void)
     rows_count("rows within the limit", SLICES("0x100000", "9"), false);
 }
 
+/*
+ * A loop of 200 rounds is within one time slice after the 62 before it, in which 1984 children came to wait: a limit
+ * of instructions that both exceed is noticed only if the searches among the children count as back edges.
+ */
+#define SEARCHES(body) \
+    PARENT("mov.u32 %r5, 0;\nW:\n" BUFFER( \
+        "append", "1", "1", "0") "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 62;\n@%p1 bra W;\n" \
+                                 "mov.u32 %r5, 0;\nL:\n" body \
+                                 "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 200;\n@%p1 bra L;\n")
+
+static void ends_slices(const char *label, const char *text, uint32_t blocks, uint32_t threads, bool late)
+{
+    uint32_t *out = tm_alloc(4096);
+    struct sg_fault f = {0};
+    struct tk t;
+    int r = -1;
+
+    memset(out, 0, 4096);
+    if (tk_open(&t, text, "parent")) {
+        t_watchdog = 2000;
+        r = tk_run(&t, blocks, threads, &out, &f);
+        t_watchdog = 0;
+        tk_close(&t);
+    }
+    t_result(label, r == (late ? 702 : 0), "%d: %s %s", r, f.message, t.diag.message);
+    tm_free_all();
+}
+
+static void slices(void)
+{
+    ends_slices("a time slice counts the search for a launch",
+                SEARCHES("mov.u64 %rd9, 8;\n" LAUNCH("0") "@%p2 bra L;\n"), 1, 32, true);
+    ends_slices("without a search it ends later",
+                SEARCHES("mul.lo.u32 %r6, %r5, 3;\nadd.u32 %r6, %r6, 1;\n@%p2 bra L;\n"), 1, 32, false);
+    /* the first thread that fails is the last of the list */
+    ends_slices("a time slice counts the search for a thread's error",
+                PARENT(BUFFER("append", "0", "1", "0") "mov.u32 %r5, 0;\nL:\n" ERROR(
+                    "PeekAtLastError") "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 400;\n@%p1 bra L;\n"),
+                1, 1024, true);
+}
+
 int main(void)
 {
     order();
@@ -438,5 +479,6 @@ int main(void)
     many_errors();
     endless();
     endless_rows();
+    slices();
     return t_end("softgpu nested launches");
 }

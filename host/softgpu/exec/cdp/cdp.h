@@ -18,6 +18,8 @@
 #define E_NOT_SUPPORTED 801u
 #define STREAM_TAIL 3u /* cudaStreamTailLaunch */
 
+#define CDP_ENTRY_COST 64u /* of reading an entry of a list, in bytes copied (sg_charge()) */
+
 /* A kernel, or a copy or memset when kernel is NULL. */
 struct sg_child {
     struct sg_child *next;
@@ -57,12 +59,13 @@ bool sg_cdp_count(const struct sg_launch *l, struct sg_children *k);
 /* Takes the count of a child back. Under the lock. */
 void sg_cdp_uncount(struct sg_children *k);
 void sg_child_free(struct sg_child *c);
-/* The link to the waiting kernel, or operation on memory, with this buffer. NULL: none. Under the lock. */
-struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel);
-/* Stores code, unless it is 0, as the last error of the thread, and returns it. */
-u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code);
-/* The last error of the thread, 0: none. reset: it becomes 0. */
-u32 sg_cdp_last_error(struct sg_warp *w, u32 lane, bool reset);
+/* The link to the waiting kernel, or operation on memory, with this buffer. NULL: none. Adds the cost of the
+   search, in bytes copied. Under the lock. */
+struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel, u64 *cost);
+/* Stores code, unless it is 0, as the last error of the thread, and returns it. Adds the cost of the search. */
+u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code, u64 *cost);
+/* The last error of the thread, 0: none. reset: it becomes 0. Adds the cost of the search. */
+u32 sg_cdp_last_error(struct sg_warp *w, u32 lane, bool reset, u64 *cost);
 /* Writes n bytes, a multiple of 4, through the thread's pointer. Returns false after a fault. */
 bool sg_cdp_put(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, const void *from, u32 n);
 

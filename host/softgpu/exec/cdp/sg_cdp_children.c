@@ -29,11 +29,13 @@ void sg_cdp_uncount(struct sg_children *k)
     k->n--;
 }
 
-struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel)
+struct sg_child **sg_cdp_waiting(struct sg_children *k, uint64_t buffer, bool kernel, u64 *cost)
 {
-    for (struct sg_child **p = &k->waiting; *p; p = &(*p)->next)
+    for (struct sg_child **p = &k->waiting; *p; p = &(*p)->next) {
+        *cost += CDP_ENTRY_COST;
         if ((*p)->buffer == buffer && !(*p)->kernel == !kernel)
             return p;
+    }
     return NULL;
 }
 
@@ -68,7 +70,18 @@ static bool is_of(const struct sg_cdp_error *e, const struct sg_warp *w, u32 lan
     return true;
 }
 
-u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code)
+/* The entry of a thread; NULL: none. Under the lock. */
+static struct sg_cdp_error *error_of(const struct sg_children *k, const struct sg_warp *w, u32 lane,
+                                     u64 *cost)
+{
+    struct sg_cdp_error *e = k->errors;
+
+    for (; e && !is_of(e, w, lane); e = e->next)
+        *cost += CDP_ENTRY_COST;
+    return e;
+}
+
+u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code, u64 *cost)
 {
     struct sg_children *k = w->cta->launch->children;
     struct sg_cdp_error *e;
@@ -76,8 +89,7 @@ u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code)
     if (!code)
         return 0;
     pthread_mutex_lock(&k->lock);
-    for (e = k->errors; e && !is_of(e, w, lane); e = e->next)
-        ;
+    e = error_of(k, w, lane, cost);
     if (!e && k->nerrors < ERRORS_MAX && (e = calloc(1, sizeof(*e))) != NULL) {
         for (int i = 0; i < 3; i++) {
             e->ctaid[i] = w->cta->ctaid[i];
@@ -93,15 +105,14 @@ u32 sg_cdp_error(struct sg_warp *w, u32 lane, u32 code)
     return code;
 }
 
-u32 sg_cdp_last_error(struct sg_warp *w, u32 lane, bool reset)
+u32 sg_cdp_last_error(struct sg_warp *w, u32 lane, bool reset, u64 *cost)
 {
     struct sg_children *k = w->cta->launch->children;
     struct sg_cdp_error *e;
     u32 code;
 
     pthread_mutex_lock(&k->lock);
-    for (e = k->errors; e && !is_of(e, w, lane); e = e->next)
-        ;
+    e = error_of(k, w, lane, cost);
     code = e ? e->code : 0;
     if (e && reset)
         e->code = 0;

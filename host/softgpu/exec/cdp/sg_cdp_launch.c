@@ -12,10 +12,11 @@
 static int last_errors(struct sg_warp *w, const struct sg_insn *in, bool reset)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1)
-        d[__builtin_ctz(m)] = sg_cdp_last_error(w, (u32)__builtin_ctz(m), reset);
-    return SG_NEXT;
+        d[__builtin_ctz(m)] = sg_cdp_last_error(w, (u32)__builtin_ctz(m), reset, &cost);
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(cdp_error)
@@ -137,12 +138,12 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     return c->buffer;
 }
 
-static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
+static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream, u64 *cost)
 {
     u32 r = E_INVALID;
 
     pthread_mutex_lock(&k->lock);
-    struct sg_child **p = sg_cdp_waiting(k, buffer, true), *c = p ? *p : NULL;
+    struct sg_child **p = sg_cdp_waiting(k, buffer, true, cost), *c = p ? *p : NULL;
 
     if (c) {
         const u32 n = c->kernel->param_bytes;
@@ -167,7 +168,7 @@ static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
 HANDLER(cdp_buffer)
 {
     const struct sg_launch *l = w->cta->launch;
-    u64 *d = DST(u64, d);
+    u64 *d = DST(u64, d), cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
@@ -179,21 +180,22 @@ HANDLER(cdp_buffer)
 
         d[i] = child_new(l, SRC(u64, a)[i], grid, block, &code);
         if (!d[i])
-            sg_cdp_error(w, i, code);
+            sg_cdp_error(w, i, code, &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 /* Gives a waiting child its dynamic shared memory. Returns the name of its buffer; 0, with the child dropped, if
    its kernel allows no such launch. */
-static uint64_t child_set_shared(const struct sg_launch *l, uint64_t buffer, u32 dynamic, u32 *code)
+static uint64_t child_set_shared(const struct sg_launch *l, uint64_t buffer, u32 dynamic, u32 *code,
+                                 u64 *cost)
 {
     struct sg_children *k = l->children;
     struct sg_child **p, *c;
 
     *code = 0;
     pthread_mutex_lock(&k->lock);
-    p = sg_cdp_waiting(k, buffer, true);
+    p = sg_cdp_waiting(k, buffer, true, cost);
     c = p ? *p : NULL;
     if (c) {
         c->dynamic = dynamic;
@@ -213,28 +215,30 @@ static uint64_t child_set_shared(const struct sg_launch *l, uint64_t buffer, u32
 HANDLER(cdp_shared)
 {
     const struct sg_launch *l = w->cta->launch;
-    u64 *d = DST(u64, d);
+    u64 *d = DST(u64, d), cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
         u32 code;
 
-        d[i] = child_set_shared(l, SRC(u64, a)[i], SRC(u32, b)[i], &code);
-        sg_cdp_error(w, i, code);
+        d[i] = child_set_shared(l, SRC(u64, a)[i], SRC(u32, b)[i], &code, &cost);
+        sg_cdp_error(w, i, code, &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(cdp_launch)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = sg_cdp_error(w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i]));
+        d[i] = sg_cdp_error(
+            w, i, child_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i], &cost), &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(cdp_malloc)
@@ -252,7 +256,7 @@ HANDLER(cdp_malloc)
             sg_heap_free(got);
             return SG_FAULTED;
         }
-        d[i] = sg_cdp_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY);
+        d[i] = sg_cdp_error(w, i, got || !SRC(u64, b)[i] ? 0 : E_MEMORY, &cost);
     }
     return sg_charge(w, in, cost);
 }
@@ -260,13 +264,14 @@ HANDLER(cdp_malloc)
 HANDLER(cdp_free)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = sg_cdp_error(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID);
+        d[i] = sg_cdp_error(w, i, sg_heap_free(SRC(u64, a)[i]) ? 0 : E_INVALID, &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 /* Children run one after the other regardless of their streams, so a stream is just a non-zero
@@ -290,13 +295,14 @@ HANDLER(cdp_stream)
 HANDLER(cdp_stream_end)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = sg_cdp_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID);
+        d[i] = sg_cdp_error(w, i, SRC(u64, a)[i] && !(SRC(u64, a)[i] & 255) ? 0 : E_INVALID, &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 #include "exec/table/rows.h"

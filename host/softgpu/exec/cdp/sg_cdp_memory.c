@@ -54,29 +54,33 @@ static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value,
 HANDLER(cdp_memcpy)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = sg_cdp_error(w, i,
-                            memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1, SRC(u64, c)[i],
-                                          SRC(u64, e)[i]));
+        d[i] = sg_cdp_error(
+            w, i,
+            memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1, SRC(u64, c)[i], SRC(u64, e)[i]),
+            &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 HANDLER(cdp_memset)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
         d[i] = sg_cdp_error(w, i,
                             memory_launch(w->cta->launch, SRC(u64, a)[i], 0, (int)(SRC(u32, b)[i] & 255),
-                                          SRC(u64, c)[i], SRC(u64, e)[i]));
+                                          SRC(u64, c)[i], SRC(u64, e)[i]),
+                            &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 /* Makes a child that waits for its rows. Returns its name, or 0: too many, or out of memory. */
@@ -135,20 +139,21 @@ HANDLER(cdp_set_rows)
 HANDLER(cdp_slices)
 {
     struct sg_children *k = w->cta->launch->children;
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
         struct sg_child **p;
 
         pthread_mutex_lock(&k->lock);
-        p = sg_cdp_waiting(k, SRC(u64, a)[i], false);
+        p = sg_cdp_waiting(k, SRC(u64, a)[i], false, &cost);
         if (p) {
             (*p)->to_slice = SRC(u64, b)[i] * (*p)->to_pitch;
             (*p)->slices = SRC(u64, c)[i];
         }
         pthread_mutex_unlock(&k->lock);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 /* cudaMemcpy3DParms */
@@ -189,6 +194,7 @@ static u32 box_launch(const struct sg_launch *l, const struct box *b, u64 stream
 HANDLER(cdp_copy_box)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
@@ -196,19 +202,19 @@ HANDLER(cdp_copy_box)
 
         if (!sg_lane_read(w, in, i, SG_SP_GENERIC, SRC(u64, a)[i], &b, sizeof(b)))
             return SG_FAULTED;
-        d[i] = sg_cdp_error(w, i, box_launch(w->cta->launch, &b, SRC(u64, b)[i]));
+        d[i] = sg_cdp_error(w, i, box_launch(w->cta->launch, &b, SRC(u64, b)[i]), &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 /* Wider rows than a pitch are an error of the call. */
-static u32 rows_launch(struct sg_children *k, u64 name, u64 width, u64 height, u64 stream)
+static u32 rows_launch(struct sg_children *k, u64 name, u64 width, u64 height, u64 stream, u64 *cost)
 {
     struct sg_child **p, *c;
     u32 r = E_PENDING;
 
     pthread_mutex_lock(&k->lock);
-    p = sg_cdp_waiting(k, name, false);
+    p = sg_cdp_waiting(k, name, false, cost);
     c = p ? *p : NULL;
     if (c) {
         r = width > c->to_pitch || (c->value < 0 && width > c->from_pitch) ? E_PITCH : 0;
@@ -225,15 +231,17 @@ static u32 rows_launch(struct sg_children *k, u64 name, u64 width, u64 height, u
 HANDLER(cdp_rows)
 {
     u32 *d = DST(u32, d);
+    u64 cost = 0;
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
         d[i] = sg_cdp_error(w, i,
                             rows_launch(w->cta->launch->children, SRC(u64, a)[i], SRC(u64, b)[i],
-                                        SRC(u64, c)[i], SRC(u64, e)[i]));
+                                        SRC(u64, c)[i], SRC(u64, e)[i], &cost),
+                            &cost);
     }
-    return SG_NEXT;
+    return sg_charge(w, in, cost);
 }
 
 static bool reach_memory(const struct sg_launch *l, u64 at, u64 n, bool write)

@@ -11,7 +11,7 @@ static struct sg_kernel *kernel_at(const struct sg_launch *l, u64 address)
 
 /* Ends a query of a lane: its result goes to the thread's pointer in operand a, its error to d. */
 static int query_end(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 error, const void *value,
-                     u32 n)
+                     u32 n, u64 *cost)
 {
     const u64 at = SRC(u64, a)[lane];
 
@@ -19,7 +19,7 @@ static int query_end(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 
         error = E_INVALID;
     if (!error && !sg_cdp_put(w, in, lane, at, value, n))
         return SG_FAULTED;
-    DST(u32, d)[lane] = sg_cdp_error(w, lane, error);
+    DST(u32, d)[lane] = sg_cdp_error(w, lane, error, cost);
     return SG_NEXT;
 }
 
@@ -27,15 +27,16 @@ static int query_end(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 
     HANDLER(name) \
     { \
         const struct sg_launch *l = w->cta->launch; \
+        u64 cost_ = 0; \
         int r_ = SG_NEXT; \
 \
         for (u32 m = w->mask; m && r_ == SG_NEXT; m &= m - 1) { \
             const u32 i = (u32)__builtin_ctz(m); \
             type v = {0}; \
 \
-            r_ = query_end(w, in, i, l->queries ? (call) : E_NOT_SUPPORTED, &v, sizeof(v)); \
+            r_ = query_end(w, in, i, l->queries ? (call) : E_NOT_SUPPORTED, &v, sizeof(v), &cost_); \
         } \
-        return r_; \
+        return r_ == SG_NEXT ? sg_charge(w, in, cost_) : r_; \
     }
 
 static u32 ask_function(const struct sg_launch *l, u64 address, struct sg_function_attributes *v)
