@@ -4,6 +4,7 @@
 #define SG_MODULE_H
 
 #include "image/image.h"
+#include "lib/btree/btree.h"
 #include "ptx/ptx.h"
 #include "runtime/runtime.h"
 
@@ -49,11 +50,12 @@ struct sg_mod {
     SG_COUNTED struct sg_texref **texrefs;
     uint32_t ntexrefs;
     uint32_t const_bytes;
-    /* guards funcs, unloaded, and the entries of globals and texrefs */
+    /* guards funcs, by_kernel, unloaded, and the entries of globals and texrefs */
     pthread_mutex_t lock;
     bool unloaded; /* no new functions are created */
     /* functions that have references; each removes itself when it ends */
     SG_LISTED struct sg_func *funcs;
+    struct btr_tree by_kernel; /* the latest of them for each kernel, by the kernel's address */
 };
 
 struct sg_lib_inst {

@@ -239,13 +239,9 @@ CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **ou
 /* The kernel of a library that a function of its module runs; NULL once it is unloaded. */
 static struct sg_kern *kern_of_locked(struct sg_lib *lib, const struct sg_func *f)
 {
-    const struct sg_kernel *kernel = lib->nkerns ? sg_module_find_kernel(lib->meta, f->info.name) : NULL;
+    const uint32_t i = lib->nkerns ? sg_module_kernel_index(lib->meta, f->info.name) : UINT32_MAX;
 
-    for (uint32_t i = 0; i < lib->nkerns; i++) {
-        if (lib->kerns[i]->kernel == kernel)
-            return lib->kerns[i];
-    }
-    return NULL;
+    return i < lib->nkerns ? lib->kerns[i] : NULL;
 }
 
 void sg_func_adopt_settings(struct sg_func *f)

@@ -309,6 +309,7 @@ static void mod_free(struct sg_obj *obj)
     free(mod->texrefs);
     if (mod->ptx && !mod->ptx_is_libs)
         sg_module_free(mod->ptx);
+    btr_fini(&mod->by_kernel);
     pthread_mutex_destroy(&mod->lock);
     sg_obj_put(&mod->ctx->obj);
     if (mod->lib)
@@ -361,9 +362,15 @@ CUresult sg_mod_new(struct sg_ctx *ctx, uint32_t incarnation, const struct sg_im
 
 /* ---- functions ---- */
 
+static uint64_t func_key(const struct sg_kernel *k)
+{
+    return (uint64_t)(uintptr_t)k;
+}
+
 static void func_free(struct sg_obj *obj)
 {
     struct sg_func *f = (struct sg_func *)obj;
+    struct btr_item item;
 
     pthread_mutex_lock(&f->mod->lock);
     for (struct sg_func **pp = &f->mod->funcs; *pp; pp = &(*pp)->next) {
@@ -372,6 +379,8 @@ static void func_free(struct sg_obj *obj)
             break;
         }
     }
+    if (btr_find(&f->mod->by_kernel, func_key(f->kernel), &item) && item.value == f)
+        btr_remove(&f->mod->by_kernel, func_key(f->kernel), NULL);
     pthread_mutex_unlock(&f->mod->lock);
     sg_obj_put(&f->mod->obj);
     free(f->old);
@@ -393,17 +402,19 @@ static bool try_get(struct sg_obj *obj)
 CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **out)
 {
     struct sg_func *f;
+    struct btr_item item;
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
     pthread_mutex_lock(&mod->lock);
-    for (f = mod->funcs; f; f = f->next) {
-        if (f->kernel == k && f->obj.handle && try_get(&f->obj)) {
-            pthread_mutex_unlock(&mod->lock);
-            *out = f;
-            return CUDA_SUCCESS;
-        }
+    f = btr_find(&mod->by_kernel, func_key(k), &item) ? item.value : NULL;
+    if (f && f->obj.handle && try_get(&f->obj)) {
+        pthread_mutex_unlock(&mod->lock);
+        *out = f;
+        return CUDA_SUCCESS;
     }
-    f = mod->unloaded ? NULL : calloc(1, sizeof(*f));
+    if (f && !mod->unloaded) /* it is about to end */
+        btr_remove(&mod->by_kernel, func_key(k), NULL);
+    f = mod->unloaded || !btr_reserve(&mod->by_kernel) ? NULL : calloc(1, sizeof(*f));
     if (mod->unloaded) /* the unloading thread may already have passed the list of functions */
         r = CUDA_ERROR_INVALID_HANDLE;
     if (f) {
@@ -415,6 +426,7 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         f->set = (struct sg_func_settings)SG_FUNC_INITIAL;
         f->next = mod->funcs;
         mod->funcs = f;
+        btr_insert(&mod->by_kernel, func_key(k), 1, f);
         if (sg_obj_register(&f->obj))
             r = CUDA_SUCCESS;
         if (r == CUDA_SUCCESS && !is_current(mod)) { /* likewise */

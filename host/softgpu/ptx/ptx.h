@@ -73,6 +73,8 @@ void sg_module_free(struct sg_module *m); /* no launch of its kernels may be run
 uint32_t sg_module_kernel_count(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel(const struct sg_module *m, uint32_t i);
 struct sg_kernel *sg_module_find_kernel(const struct sg_module *m, const char *name); /* or NULL */
+/* Its index, as sg_module_kernel() takes it; UINT32_MAX: none. */
+uint32_t sg_module_kernel_index(const struct sg_module *m, const char *name);
 /* Decodes the kernel if that has not been done: memory and register sizes come from its body. If
    decoding fails they are 0 (16 registers), and sg_kernel_prepare() returns the reason. */
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info);

@@ -20,13 +20,17 @@ struct sg_kernel *sg_module_kernel(const struct sg_module *m, uint32_t i)
     return i < m->nkernels ? m->kernels[i] : NULL;
 }
 
+uint32_t sg_module_kernel_index(const struct sg_module *m, const char *name)
+{
+    const struct sg_sym *y = sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name));
+
+    return y && y->kind == SG_K_ENTRY && m->funcs[y->index].kernel ? m->funcs[y->index].kernel - 1
+                                                                   : UINT32_MAX;
+}
+
 struct sg_kernel *sg_module_find_kernel(const struct sg_module *m, const char *name)
 {
-    struct sg_sym *y = sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name));
-
-    if (!y || y->kind != SG_K_ENTRY || !m->funcs[y->index].kernel)
-        return NULL;
-    return m->kernels[m->funcs[y->index].kernel - 1];
+    return sg_module_kernel(m, sg_module_kernel_index(m, name));
 }
 
 uint32_t sg_module_global_count(const struct sg_module *m)

@@ -4,6 +4,9 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 #define ROUNDS 120
 #define THREADS 4
@@ -146,7 +149,58 @@ static void test_constant_space(void **state)
     ctx_end(c);
 }
 
-const struct CMUnitTest library_tests[] = {cmocka_unit_test(test_unloaded_while_used),
-                                           cmocka_unit_test(test_constant_space),
-                                           cmocka_unit_test(test_occupancy_of_shared)};
+/* Processor time of the enumeration of all functions of a module, seconds. */
+static double enumeration(CUmodule mod, unsigned n)
+{
+    CUfunction *f = calloc(n, sizeof(*f));
+    struct timespec a, b;
+
+    assert_non_null(f);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    OK(cuModuleEnumerateFunctions(f, n, mod));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    for (unsigned i = 0; i < n; i++)
+        assert_non_null(f[i]);
+    free(f);
+    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+}
+
+/* The functions of a module, and those of a library's, are found without a walk among all: a call for all of them
+   takes less time than to read their text. */
+static void test_many_functions(void **state)
+{
+    enum { KERNELS = 40000 };
+    CUcontext c = ctx_begin();
+    char *text = malloc(64 + KERNELS * 40ul), *at = text;
+    struct timespec a, b;
+    CUfunction first, again;
+    CUlibrary lib;
+    CUmodule mod;
+    double load;
+
+    (void)state;
+    assert_non_null(text);
+    at += sprintf(at, ".version 8.0\n.target sm_80\n.address_size 64\n");
+    for (unsigned i = 0; i < KERNELS; i++)
+        at += sprintf(at, ".entry k%u(){ret;}\n", i);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    OK(cuModuleLoadData(&mod, text));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    load = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    OK(cuModuleGetFunction(&first, mod, "k0"));
+    assert_true(enumeration(mod, KERNELS) < load);
+    OK(cuModuleGetFunction(&again, mod, "k0"));
+    assert_ptr_equal(first, again);
+    OK(cuModuleUnload(mod));
+    OK(cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetModule(&mod, lib));
+    assert_true(enumeration(mod, KERNELS) < load);
+    OK(cuLibraryUnload(lib));
+    free(text);
+    ctx_end(c);
+}
+
+const struct CMUnitTest library_tests[] = {
+    cmocka_unit_test(test_unloaded_while_used), cmocka_unit_test(test_many_functions),
+    cmocka_unit_test(test_constant_space), cmocka_unit_test(test_occupancy_of_shared)};
 const size_t n_library_tests = sizeof(library_tests) / sizeof(library_tests[0]);

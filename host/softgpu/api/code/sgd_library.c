@@ -66,16 +66,13 @@ CUresult sgd_cuLibraryUnload(struct sg_lib *lib)
 
 CUresult sgd_cuLibraryGetKernel(CUkernel *pKernel, struct sg_lib *lib, const char *name)
 {
-    struct sg_kernel *k = sg_module_find_kernel(lib->meta, name);
+    const uint32_t i = sg_module_kernel_index(lib->meta, name);
     CUresult r = CUDA_ERROR_NOT_FOUND;
 
     pthread_mutex_lock(&lib->lock);
-    for (uint32_t i = 0; k && i < lib->nkerns; i++) {
-        if (lib->kerns[i]->kernel == k) {
-            *pKernel = SG_HANDLE(CUkernel, lib->kerns[i]);
-            r = CUDA_SUCCESS;
-            break;
-        }
+    if (i < lib->nkerns) {
+        *pKernel = SG_HANDLE(CUkernel, lib->kerns[i]);
+        r = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&lib->lock);
     return r;
