@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "graph/device_graph.h"
+#include "lib/hash/hash.h"
 
 /* cudaError_t values */
 #define E_INVALID 1u
@@ -21,20 +22,34 @@
 #define TAIL_MAX 255u   /* pending tail launches */
 #define DEPTH_MAX 24u   /* our own limit: fire and forget nested in fire and forget */
 
-static struct sg_graph_exec *known; /* launchable from the device; under sg_graph_lock */
+#define KNOWN_LISTS 4096u
+/* Graphs launchable from the device, by the hash of their names, which a client chooses; under sg_graph_lock. */
+static struct sg_graph_exec *known[KNOWN_LISTS];
 
 /* ---- registered graphs ---- */
 
+static struct sg_graph_exec **known_list(uint64_t name)
+{
+    return &known[hsh_number(0, name) % KNOWN_LISTS];
+}
+
+static void add_named(struct sg_graph_exec *x, uint64_t name)
+{
+    struct sg_graph_exec **list = known_list(name);
+
+    x->name = name;
+    x->next_known = *list;
+    *list = x;
+}
+
 void sg_device_graph_add(struct sg_graph_exec *x)
 {
-    x->name = x->obj.handle;
-    x->next_known = known;
-    known = x;
+    add_named(x, x->obj.handle);
 }
 
 void sg_device_graph_drop(struct sg_graph_exec *x)
 {
-    for (struct sg_graph_exec **p = &known; *p; p = &(*p)->next_known) {
+    for (struct sg_graph_exec **p = known_list(x->name); *p; p = &(*p)->next_known) {
         if (*p == x) {
             *p = x->next_known;
             return;
@@ -45,7 +60,7 @@ void sg_device_graph_drop(struct sg_graph_exec *x)
 /* Returns a reference: the list has none, and an entry may be about to end. */
 static struct sg_graph_exec *find_device_graph(uint64_t name)
 {
-    struct sg_graph_exec *x = known;
+    struct sg_graph_exec *x = *known_list(name);
 
     while (x && (x->name != name || !name || !sg_obj_try_get(&x->obj)))
         x = x->next_known;
@@ -66,7 +81,8 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
     SG_AUTO struct sg_graph_exec *has = find_device_graph(name);
 
     if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && (!has || has == x)) {
-        x->name = name;
+        sg_device_graph_drop(x);
+        add_named(x, name);
         r = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&sg_graph_lock);

@@ -14,6 +14,9 @@
 #define MOST 28.0 /* times the work; by the square it would be 64 */
 #define TRIES 5   /* of which the best counts */
 
+/* See vgp_provider_ext.h. */
+CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
+
 static CUgraph graph;
 static CUstream stream;
 
@@ -282,6 +285,32 @@ static double taken_back(unsigned n)
     return t;
 }
 
+/* Graphs that kernels may launch get the names that kernels give to them. */
+static double names(unsigned n)
+{
+    CUDA_KERNEL_NODE_PARAMS k = {.gridDimX = 1, 1, 1, 1, 1, 1};
+    CUgraphExec *x = calloc(n, sizeof(CUgraphExec));
+    CUmodule m = NULL;
+    CUgraphNode node;
+    double t = 0;
+
+    assert_non_null(x);
+    k.func = get_kernel(&m, "fill");
+    k.kernelParams = (void *[]){&t, &n, &n};
+    OK(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &k));
+    for (unsigned i = 0; i < n; i++)
+        OK(cuGraphInstantiateWithFlags(&x[i], graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+    t = now();
+    for (unsigned i = 0; i < n; i++)
+        OK(sg_graph_exec_name(x[i], 1000 + i));
+    t = now() - t;
+    IS(sg_graph_exec_name(x[0], 1001), INVALID_HANDLE);
+    for (unsigned i = 0; i < n; i++)
+        OK(cuGraphExecDestroy(x[i]));
+    free(x);
+    return t;
+}
+
 static double seconds(double (*run)(unsigned n), unsigned n)
 {
     double best = 0;
@@ -328,6 +357,7 @@ WORK(event_branches, 2000)
 WORK(dependents, 2000)
 WORK(small_captures, 2000)
 WORK(taken_back, 1000)
+WORK(names, 1000)
 
 const struct CMUnitTest gwork_tests[] = {
     cmocka_unit_test(test_work_backwards),    cmocka_unit_test(test_work_events),
@@ -335,6 +365,6 @@ const struct CMUnitTest gwork_tests[] = {
     cmocka_unit_test(test_work_conditions),   cmocka_unit_test(test_work_memory),
     cmocka_unit_test(test_work_front),        cmocka_unit_test(test_work_event_branches),
     cmocka_unit_test(test_work_dependents),   cmocka_unit_test(test_work_small_captures),
-    cmocka_unit_test(test_work_taken_back),
+    cmocka_unit_test(test_work_taken_back),   cmocka_unit_test(test_work_names),
 };
 const size_t n_gwork_tests = sizeof(gwork_tests) / sizeof(gwork_tests[0]);
