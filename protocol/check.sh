@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Tests of the protocol folder; $1 is the build folder. Called by `make check`.
+# Tests of the protocol folder; $1 is the build folder. Called by `make check`, which says in CALL_SIDES, SOFTGPU_TABLE and
+# WORKER_HEADERS what lies beside the code of the two sides.
 O=$1
 here=$(cd "$(dirname "$0")" && pwd)
 PYTHON=${PYTHON:-/usr/bin/python3}
@@ -10,7 +11,7 @@ ok() { if [ "$2" = 0 ]; then echo "ok   $1"; pass=$((pass + 1)); else echo "FAIL
 
 mkdir -p "$O/fresh/docs"
 generated=$(cd "$here/.." && pwd)/build/generated
-"$PYTHON" "$here/gen/emit.py" "$O/fresh" "$O/fresh/docs" && cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md" &&
+"$PYTHON" "$here/gen/emit.py" $CALL_SIDES "$O/fresh" "$O/fresh/docs" && cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md" &&
     cmp "$here/../docs/state.md" "$O/fresh/docs/state.md"
 ok "the committed pages are what the description gives (make -C protocol generate)" $?
 same=0
@@ -26,34 +27,39 @@ missing=$(comm -3 "$O/variants.exported" "$O/variants.found" | tr '\n' ' ')
 ok "all $(wc -l <"$O/variants.exported") per-thread variants are found by cuGetProcAddress" $?
 
 # Generated parts do not become hand-written again; `make golden` records new ones.
-"$PYTHON" "$here/gen/share.py" --check "$here/share.tsv"
+"$PYTHON" "$here/gen/share.py" $CALL_SIDES "$SOFTGPU_TABLE" --check "$here/share.tsv"
 ok "the share of generated handlers and entry points is the recorded one" $?
 sed 's/^worker	.*/worker	999/' "$here/share.tsv" >"$O/share.fallen"
-"$PYTHON" "$here/gen/share.py" --check "$O/share.fallen" >/dev/null 2>&1 || "$PYTHON" "$here/gen/share.py" --raise "$O/share.fallen" >/dev/null 2>&1
+"$PYTHON" "$here/gen/share.py" $CALL_SIDES "$SOFTGPU_TABLE" --check "$O/share.fallen" >/dev/null 2>&1 || "$PYTHON" "$here/gen/share.py" $CALL_SIDES "$SOFTGPU_TABLE" --raise "$O/share.fallen" >/dev/null 2>&1
 [ $? != 0 ] && grep -q '^worker	999$' "$O/share.fallen"
 ok "a share that has fallen is refused, and not recorded" $?
 sed 's/^guest	.*/guest	1/' "$here/share.tsv" >"$O/share.risen"
-! "$PYTHON" "$here/gen/share.py" --check "$O/share.risen" >/dev/null 2>&1 &&
-    "$PYTHON" "$here/gen/share.py" --raise "$O/share.risen" >/dev/null && cmp "$here/share.tsv" "$O/share.risen"
+! "$PYTHON" "$here/gen/share.py" $CALL_SIDES "$SOFTGPU_TABLE" --check "$O/share.risen" >/dev/null 2>&1 &&
+    "$PYTHON" "$here/gen/share.py" $CALL_SIDES "$SOFTGPU_TABLE" --raise "$O/share.risen" >/dev/null && cmp "$here/share.tsv" "$O/share.risen"
 ok "a share that has risen is asked for, and recorded" $?
 
 # CBMC is not on every machine, and its statements need to know each function that handlers call.
 rm -rf "$O/statements" && mkdir -p "$O/statements"
-"$PYTHON" "$here/gen/emit.py" --prove "$O/statements" "$here"/../host/backend/common/*.h "$here"/../host/backend/worker/*/*.h &&
+"$PYTHON" "$here/gen/emit.py" $CALL_SIDES --prove "$O/statements" $WORKER_HEADERS &&
     [ "$(ls "$O/statements" | wc -l)" -gt 200 ]
 ok "there is a statement for CBMC about each decoder" $?
 
-# Each broken description must be refused, with the file's line or the call's name.
+# Each broken description must be refused, with file and line. The edit is of whichever file of the description it changes.
 refuse() { # name, sed script over the description
-    rm -rf "$O/broken" && mkdir -p "$O/broken/out" && cp -r "$here/gen" "$here/cuda_symbols.tsv" "$O/broken/" &&
-        sed "$2" "$here/cuda_calls.def" >"$O/broken/cuda_calls.def"
-    if cmp -s "$here/cuda_calls.def" "$O/broken/cuda_calls.def"; then
+    rm -rf "$O/broken" && mkdir -p "$O/broken/out" && cp -r "$here/gen" "$here/cuda_symbols.tsv" "$O/broken/"
+    sides='' changed=
+    for file in "$here/cuda_calls.def" $CALL_SIDES; do
+        case $file in --*) sides="$sides $file"; continue ;; "$here"/*) ;; *) sides="$sides $O/broken/${file##*/}" ;; esac
+        sed "$2" "$file" >"$O/broken/${file##*/}"
+        cmp -s "$file" "$O/broken/${file##*/}" || changed=${file##*/}
+    done
+    if [ -z "$changed" ]; then
         echo "the edit changed nothing"; ok "$1" 1; return
     fi
-    if "$PYTHON" "$O/broken/gen/emit.py" "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1; then
+    if "$PYTHON" "$O/broken/gen/emit.py" $sides "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1; then
         ok "$1" 1
     else
-        grep -q '^error: ' "$O/broken/log"; ok "$1" $?
+        grep -q "^error: .*/$changed:[0-9]*: " "$O/broken/log"; ok "$1" $?
     fi
 }
 refuse "a number used twice is refused" 's/^call 0x0002 /call 0x0001 /'
@@ -75,12 +81,31 @@ refuse "a reason that no call is refused for is refused" 's/^reason coredump "/r
 refuse "steps of an entry point without an answer are refused" '/^    answer vcu_cuCtxDestroy_v2/s/answer/enter/'
 refuse "steps of a handler that ends before the last are refused" 's/^    does cuGraphLaunch(exec, stream)/&\n    check CUDA_SUCCESS/'
 refuse "a handler that is custom and has steps is refused" 's/^call 0x0006 vgpPing sync/& worker=custom/'
+refuse "a handler that is forwarded and has steps is refused" 's/^call 0x0006 vgpPing sync/& worker=forward/'
+refuse "steps of a handler of an unknown call are refused" 's/^call vgpPing$/call vgpPong/'
+refuse "steps of an entry point of an unknown call are refused" 's/^call cuStreamQuery$/call cuStreamQuerry/'
+refuse "a handler's attribute in what travels is refused" 's/^    out u64 echo : /    out u64 echo from=value : /'
+refuse "a handler's attribute of an unknown parameter is refused" 's/^    param echo from=value/    param ecco from=value/'
+refuse "a step of the other side is refused" 's/^    does cuGraphLaunch(exec, stream)/    answer cuGraphLaunch(exec, stream)/'
 refuse "an array of an unknown handle kind is refused" 's/in array:u32 attributeIds/in array:handle:evnt attributeIds/'
 refuse "a meaning that does not fit its field is refused" 's/in u64 value : uint64_t/in u64 value varies : uint64_t/'
 refuse "an array of structs as result is refused" 's/out array:i32 attributes max=256/out array:struct:CUmemLocation attributes max=256/'
 refuse "a struct that is not described is refused" 's/in struct:CUmemLocation location/in struct:CUmemLocatoin location/'
 refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/out bytes result max=8192/'
 refuse "a record larger than the limit is refused" 's/in bytes params len=paramsLen max=32764/in bytes params len=paramsLen max=99999/'
+
+# Without what a side does, the calls would be others.
+for side in entry worker; do
+    said=$(echo "$CALL_SIDES" | sed "s/--$side [^ ]*//")
+    ! "$PYTHON" "$here/gen/emit.py" $said "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1 && grep -q "^error: .*--$side" "$O/broken/log"
+    ok "a description without a file of the side $side is refused" $?
+    said=$(echo "$CALL_SIDES" | sed "s/--$side [^ ]*/&.none/")
+    ! "$PYTHON" "$here/gen/emit.py" $said "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1 && grep -q '^error: .*\.none: ' "$O/broken/log"
+    ok "a file of the side $side that is not there is refused" $?
+done
+# What travels has no function of libcuda or of the worker.
+! grep -nE '\b(vcu|cua|lnk|wrk|brk|sg)_[a-z]' "$here/cuda_calls.def"
+ok "the description of what travels names no function of a side" $?
 
 # Each refusal of the generator and each limit of the wire, at it and one over it.
 "$PYTHON" "$here/limits_test.py" >"$O/limits.log"

@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GEN = os.path.join(HERE, 'gen')
 sys.path.insert(0, GEN)
 sys.dont_write_bytecode = True
+import emit  # noqa: E402
 import entries  # noqa: E402
 import parse  # noqa: E402
 import policy  # noqa: E402
@@ -40,19 +41,28 @@ FILL = ('call 0x0001 cuA sync effect=runs silent=1.3\n    in u64 dstDevice : CUd
 POST = 'call 0x0001 vgpA sync effect=complete post=1.8\n    in u32 v : uint32_t\n'
 LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
 ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
-        '    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
-RECORD = 'record k : struct x * : find(OF) : CUDA_ERROR_X\n'
+        '== worker\ncall cuA\n    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
+# Lines behind one of these are of what the guest or the worker does.
+ENTRY, WORKER = '== entry\n', '== worker\n'
+RECORD = ENTRY + 'record k : struct x * : find(OF) : CUDA_ERROR_X\n'
 # Says nothing of state.
 SILENT = 'call 0x0001 vgpA sync effect=none\n'
-NODE = 'call 0x0001 cuA sync node\n    add cuA(added)\n'
+NODE = 'call 0x0001 cuA sync node\n' + WORKER + 'call cuA\n    add cuA(added)\n'
+LOCAL = ENTRY + 'local cuL(int a)\n'
+REASON = 'reason r "text"\nunsupported r cuU\n'
 
 
 def entry(*steps):
-    return 'local cuL(int a)\n' + ''.join(f'    {s}\n' for s in steps)
+    return LOCAL + ''.join(f'    {s}\n' for s in steps)
 
 
-def work(*steps, options=''):
-    return f'call 0x0001 cuA sync{options}\n' + ''.join(f'    {s}\n' for s in steps)
+def steps_of(side, *steps, options='', params=''):
+    """A call, and what a side does for it."""
+    return f'call 0x0001 cuA sync{options}\n{params}{side}call cuA\n' + ''.join(f'    {s}\n' for s in steps)
+
+
+def work(*steps, options='', params=''):
+    return steps_of(WORKER, *steps, options=options, params=params)
 
 
 # (what, accepted, refused)
@@ -78,13 +88,28 @@ ROWS_OF = [
     ('a line that continues one', CALL + '    in u32 a\n        : int\n', '        : int\n' + CALL),
     ('a parameter of a call', CALL + '    in u32 a : int\n', '    in u32 a : int\n'),
     ('a step of a local entry point', entry('answer CUDA_SUCCESS'), entry('does cuA()')),
-    ('a local entry point without parameters', 'local cuL(int a)\n', 'local cuL(int a)\n    in u32 a : int\n'),
+    ('a local entry point without parameters', LOCAL, LOCAL + '    in u32 a : int\n'),
+    ('a step of a handler', work('does cuA()'), work('answer cuA()')),
+    ('a call without steps among what travels', CU, CU + '    does cuA()\n'),
+    ('steps of a call that is described', work('does cuA()'), work('does cuA()').replace('\ncall cuA', '\ncall cuB')),
+    ('steps of an entry point of a call that is described', *(steps_of(ENTRY, 'answer CUDA_SUCCESS').replace('\ncall cuA', f'\ncall {n}')
+                                                              for n in ('cuA', 'cuB'))),
+    ('the steps of a call in one place', work('does cuA()'), work('does cuA()') + 'call cuA\n    does cuA()\n'),
+    ('a step of a call', work('does cuA()'), work()),
+    ('a step besides parameters', work('param a late', 'does cuA()', params='    out u32 a : int *\n'),
+     work('param a late', params='    out u32 a : int *\n')),
+    ('a parameter that the call has', *(work(f'param {n} from=1', 'does cuA()', params='    out u32 a : int *\n') for n in 'ab')),
+    ('an attribute of a handler', *(work(f'param a {n}', 'does cuA()', params='    out u32 a : int *\n') for n in ('late', 'null'))),
+    ('an attribute of what travels', *(CALL + f'    out u32 a {n} : int *\n' for n in ('varies', 'late'))),
+    ('a line of the guest', RECORD, RECORD + 'reason r "text"\n'),
+    ('a line of the worker', WORKER + 'provider cuA\n', WORKER + 'provide cuA\n'),
+    ('a number with four digits', CALL, CALL.replace('0x0001', '0x1')),
     ('a C type', CALL + '    in u32 a : int\n', CALL + '    in u32 a\n'),
     ('a field', 'struct S\n    u32 a : int\nend\n', 'struct S\n    u32 a b : int\nend\n'),
     ('a direction', CALL + '    in u32 a : int\n', CALL + '    to u32 a : int\n'),
     ('a look-up', RECORD, RECORD.replace('OF', 'a')),
     ('a whole call', CALL, 'call 0x0001 vgpA\n'),
-    ('parameters of a local', 'local cuL(int a)\n', 'local cuL\n'),
+    ('parameters of a local', LOCAL, ENTRY + 'local cuL\n'),
     ('a refused call', 'reason r "text"\nunsupported r cuU\n', 'reason r "text"\nunsupported r\n'),
     ('a reason in quotes', 'reason r "text"\nunsupported r cuU\n', 'reason r text\nunsupported r cuU\n'),
     ('a line', CALL, CALL + 'cal 0x0002 vgpB sync\n'),
@@ -100,23 +125,25 @@ ROWS_OF = [
     ('a fill that is work', FILL, FILL.replace('runs', 'orders')),
     ('a class', CALL, CALL.replace('sync', 'later')),
     ('a handler with steps', work('does cuA()'), work('does cuA()', options=' worker=custom')),
-    ('an entry point with steps', work('answer CUDA_SUCCESS'), work('answer CUDA_SUCCESS', options=' entry=custom')),
+    ('a handler with steps is not forwarded', work('does cuA()'), work('does cuA()', options=' worker=forward')),
+    ('an entry point with steps', *(steps_of(ENTRY, 'answer CUDA_SUCCESS', options=o) for o in ('', ' entry=custom'))),
     ('a synchronous long call', 'call 0x0001 cuA sync long\n', 'call 0x0001 cuA async long\n'),
     ('a forwarded call that fills', 'call 0x0001 cuA sync effect=runs\n', 'call 0x0001 cuA sync effect=runs worker=custom\n'),
     ('an option', 'call 0x0001 vgpA sync noctx\n', 'call 0x0001 vgpA sync noctxt\n'),
     ('a waiting call', 'call 0x0001 cuA wait worker=custom\n', 'call 0x0001 cuA wait\n'),
-    ('a name of its own', 'local cuL(int a)\nlocal cuM(int a)\n', 'local cuL(int a)\nlocal cuL(int a)\n'),
+    ('a name of its own', *(LOCAL + f'local {n}(int a)\n' for n in ('cuM', 'cuL'))),
     ('a text of a reason', 'reason r "text"\nunsupported r cuU\n', 'unsupported r cuU\n'),
     ('a reason that is used', 'reason r "text"\nunsupported r cuU\n', 'reason r "text"\n'),
-    ('an option of a local', 'local cuL(int a) caller\n', 'local cuL(int a) calle\n'),
+    ('an option of a local', *(ENTRY + f'local cuL(int a) {o}\n' for o in ('caller', 'calle'))),
     ('one answer', entry('answer CUDA_SUCCESS'), entry('answer CUDA_SUCCESS', 'answer CUDA_SUCCESS')),
     ('a place', entry('place add', 'answer CUDA_SUCCESS'), entry('place sub', 'answer CUDA_SUCCESS')),
-    ('a result set to 0', CU + '    out u32 n : int *\n    zero n\n    answer CUDA_SUCCESS\n',
-     CU + '    in u32 n : int\n    zero n\n    answer CUDA_SUCCESS\n'),
+    ('a result set to 0', *(steps_of(ENTRY, 'zero n', 'answer CUDA_SUCCESS', params=f'    {p}\n') for p in ('out u32 n : int *', 'in u32 n : int'))),
     ('a minted kind', entry('mint e event', 'answer CUDA_SUCCESS'), entry('mint e evnt', 'answer CUDA_SUCCESS')),
-    ('a kind of record', RECORD + entry('object x k a', 'answer CUDA_SUCCESS'), RECORD + entry('object x j a', 'answer CUDA_SUCCESS')),
+    ('a kind of record', *(RECORD + entry(f'object x {k} a', 'answer CUDA_SUCCESS') for k in 'kj')),
     ('an assignment', entry('answer CUDA_SUCCESS', 'give *a = 1'), entry('answer CUDA_SUCCESS', 'give *a')),
     ('one does', work('does cuA()'), work('does cuA()', 'does cuA()')),
+    ('a does besides what a failure does', work('does cuA()', 'failed f()'), work('failed f()')),
+    ('a length of elements', *(work('param l from=f()' + n, 'does cuA()', params='    out array:u32 l max=8 : int *\n') for n in (' len=2', ''))),
     ('an add of a node', NODE, NODE.replace('add ', 'set ')),
     ('a whole step', entry('refuse a : CUDA_ERROR_X', 'answer CUDA_SUCCESS'), entry('refuse a : X', 'answer CUDA_SUCCESS')),
     ('an address', CALL + '    in u64 a addr : uint64_t\n', CALL + '    in u32 a addr : uint32_t\n'),
@@ -154,8 +181,8 @@ ROWS_OF = [
     ('a forwarded parameter', CU + '    in u32 a : int\n', CU + '    in blob a : const void *\n'),
     ('a parent', CU + '    in handle:module m parent : CUmodule\n    new handle:function f : CUfunction *\n',
      CU + '    in handle:module m parent : CUmodule\n'),
-    ('a parameter of a handler with steps', work('in u32 a : int', 'does cuA(a)'),
-     work('out str a max=8 : char *', 'does cuA(a)')),
+    ('a parameter of a handler with steps', work('does cuA(a)', params='    in u32 a : int\n'),
+     work('does cuA(a)', params='    out str a max=8 : char *\n')),
 ]
 
 # ---- the table of the software GPU's entry points (entries.def), over one description ----
@@ -185,7 +212,7 @@ def with_facts(text):
     if text == SILENT:
         return text
     out = []
-    for block in re.split(r'^(?=call |local |struct |reason |unsupported |end)', text, flags=re.M):
+    for block in re.split(r'^(?=call |struct |reason |unsupported |end)', text, flags=re.M):
         line, newline, rest = block.partition('\n')
         if line.startswith('call ') and len(line.split()) > 3:
             if 'effect=' not in line:
@@ -198,12 +225,19 @@ def with_facts(text):
 
 def accept(text):
     """None, or the exception; the handlers are rendered, too."""
-    text = with_facts(text)
-    with tempfile.NamedTemporaryFile('w', suffix='.def') as f:
-        f.write(text)
-        f.flush()
+    travels, *sides = re.split(r'^== (entry|worker)\n', text, flags=re.M)
+    files = {'entry': [], 'worker': []}
+    with tempfile.TemporaryDirectory() as folder:
+        def file_of(name, content):
+            path = os.path.join(folder, f'{name}.def')
+            with open(path, 'w', encoding='utf-8') as f:
+                f.write(content)
+            return path
+
+        for n, (side, content) in enumerate(zip(sides[::2], sides[1::2])):
+            files[side].append(file_of(f'{side}{n}', content))
         try:
-            d = parse.parse(f.name)
+            d = parse.parse(file_of('calls', with_facts(travels)), **files)
             policy.apply(d)
             worker.render_c(d)
         except (parse.DefError, policy.PolicyError, ValueError) as e:
@@ -228,7 +262,10 @@ def accept_table(text):
 
 
 # Refusals that only the text of a handler or the worker's headers reach: what, accepted, refused.
+SIDES = ['--entry', os.devnull, '--worker', os.devnull, '--def', os.path.join(HERE, 'form_test.def')]
 STATEMENTS = [
+    ('a file of what a side does', lambda: None, lambda: parse.parse(os.path.join(HERE, 'form_test.def'), entry=[os.path.join(HERE, 'none.def')])),
+    ('a file of what the guest does', lambda: emit.read(['', *SIDES]), lambda: emit.read(['', *SIDES[2:4]])),
     ('a call of the provider in another', lambda: prove.without_provider('r = wrk_provider.cuA(1);'),
      lambda: prove.without_provider('r = wrk_provider.cuA(wrk_provider.cuB(1));')),
     ('a function that fills a pointer without a promise', lambda: prove.stub('wrk_new', 'CUresult', 'struct wrk_call *c, uint32_t *n'),
@@ -243,7 +280,7 @@ STATEMENTS = [
 def refused(make):
     try:
         make()
-    except ValueError as e:
+    except (ValueError, parse.DefError) as e:
         return e
     return None
 
@@ -259,7 +296,7 @@ def refusals():
             with open(path, encoding='utf-8') as f:
                 tree = ast.parse(f.read())
             for node in ast.walk(tree):
-                bad = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == 'bad'
+                bad = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == 'bad'
                 if bad or isinstance(node, ast.Raise):
                     found.add((path, node.lineno, node.end_lineno))
     return found
@@ -283,6 +320,8 @@ def main(argv):
         said(f'{what}: at it', e is None, f': {e}')
         e = check(over)
         said(f'{what}: one over it', e is not None, ': accepted')
+        if e is not None and check is accept:
+            said(f'{what}: file and line', re.match(r'/.*\.def:\d+: ', str(e)) is not None, f': {e}')
         if e is not None:
             seen += traceback.extract_tb(e.__traceback__)
     for what, good, over in STATEMENTS:

@@ -4,7 +4,7 @@
 # prove.sh BUILD CUDA_INCLUDE [CALL...]: has CBMC prove what gen/templates/prove.py states of the worker's decoders: for a record
 # of any bytes and any length that its call may have, none reads beside it, writes beside the reply, or accepts what is longer
 # than the description allows. A decoder with a loop over elements: for 48 bytes beyond the fixed part of its call. CALL: names;
-# without one, all. PROVE_JOBS: how many at once. Prints a line for each, and a count.
+# without one, all. CALL_SIDES, WORKER_HEADERS: as in the Makefile. PROVE_JOBS: how many at once. Prints a line for each, and a count.
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
 out=$1/prove
@@ -18,7 +18,7 @@ cbmc=$("$top/scripts/cbmc.sh" --where) || {
 }
 rm -rf "$out"
 mkdir -p "$out"
-/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" "$top"/host/backend/common/*.h "$top"/host/backend/worker/*/*.h || exit 1
+/usr/bin/python3 "$top/protocol/gen/emit.py" $CALL_SIDES --prove "$out" $WORKER_HEADERS || exit 1
 [ $# -gt 0 ] || set -- $(ls "$out" | sed -n 's/^prove_\(.*\)\.c$/\1/p')
 for call; do
     [ -e "$out/prove_$call.c" ] || { echo "FAIL: prove_codec.$call: no such call"; echo "prove: 0 passed, 1 failed, 0 skipped"; exit 1; }

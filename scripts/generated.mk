@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: MIT
-# Included by Makefiles that use code generated from protocol/cuda_calls.def: GEN is its folder, brought up to date
+# Included by Makefiles that use code generated from the description of the calls: GEN is its folder, brought up to date
 # before anything else is done. It is the same for every build folder (O): the description has one meaning. Where the tree
 # cannot be written to: make GEN=FOLDER O=FOLDER.
 GEN_TREE := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
 GEN := $(GEN_TREE)/build/generated
+# Description beside the code that it is for, as the generator's options and as files; protocol/ itself names none of it.
+CALL_SIDES := --entry $(GEN_TREE)/userspace/libcuda/entry/entry.def --worker $(GEN_TREE)/host/backend/worker/calls/calls.def
+CALL_FILES := $(filter-out --%,$(CALL_SIDES))
+SOFTGPU_TABLE := $(GEN_TREE)/host/softgpu/api/entries.def
+# Headers of the worker, for statements about its decoders.
+WORKER_HEADERS := $(wildcard $(GEN_TREE)/host/backend/common/*.h $(GEN_TREE)/host/backend/worker/*/*.h)
 ifneq ($(filter-out clean,$(or $(MAKECMDGOALS),all)),)
-ifneq ($(shell sh $(GEN_TREE)/scripts/generate.sh $(GEN) && echo done),done)
+ifneq ($(shell sh $(GEN_TREE)/scripts/generate.sh $(GEN) $(SOFTGPU_TABLE) $(CALL_SIDES) && echo done),done)
 $(error the code of the calls is not generated)
 endif
 endif

@@ -6,7 +6,10 @@ emit.py OUTDIR DOCDIR [SOFTGPUDIR TABLE]   all files; those of the software GPU,
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c; beside it vgp_worker_steps.h, for a worker that does nothing
 emit.py --golden FILE      the cases of vgp_golden_test.c
 emit.py --prove FOLDER HEADER...   a file of statements about each decoder, for CBMC (prove.sh); the worker's headers
---def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
+In front, each as often as there are files of that kind:
+--entry FILE    what the guest does for an entry point
+--worker FILE   what the worker does for a call
+--def FILE      another description of what travels than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
 
@@ -18,22 +21,43 @@ import entries as table  # noqa: E402
 from templates import calls_h, entry, facts, fields, golden, guest, page, prove, provider, roundtrip, softgpu, softgpu_entries, worker  # noqa: E402
 
 
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+USAGE = 'usage: emit.py [--entry FILE] [--worker FILE] [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | ' \
+    '--prove FOLDER HEADER...'
+
+
 def main(argv):
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    description = os.path.join(here, 'cuda_calls.def')
-    if len(argv) > 2 and argv[1] == '--def':
-        description = argv[2]
-        argv = argv[:1] + argv[3:]
-    if len(argv) not in (3, 5) and argv[1:2] != ['--prove']:
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | --prove FOLDER HEADER...', file=sys.stderr)
-        return 2
     try:
-        d = parse.parse(description)
-        policy.apply(d)
-        described = table.parse(argv[4], d) if len(argv) == 5 else []
-    except (parse.DefError, policy.PolicyError) as e:
+        d, argv = read(argv)
+        if len(argv) not in (3, 5) and argv[1:2] != ['--prove']:
+            print(USAGE, file=sys.stderr)
+            return 2
+        write(d, argv)
+    except (parse.DefError, policy.PolicyError, ValueError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
+    return 0
+
+
+def read(argv):
+    """The description that options in front name, checked; the arguments without them."""
+    files = {'--def': [], '--entry': [], '--worker': []}
+    while len(argv) > 2 and argv[1] in files:
+        files[argv[1]].append(argv[2])
+        argv = argv[:1] + argv[3:]
+    if not files['--def']:
+        # The calls without what a side does would be other calls: forwarded, or hand-written.
+        for side in ('--entry', '--worker'):
+            if not files[side]:
+                raise parse.DefError(f'no file says what this side does: {side} FILE')
+        files['--def'] = [os.path.join(HERE, 'cuda_calls.def')]
+    d = parse.parse(files['--def'][-1], files['--entry'], files['--worker'])
+    policy.apply(d)
+    return d, argv
+
+
+def write(d, argv):
+    described = table.parse(argv[4], d) if len(argv) == 5 and argv[1] != '--prove' else []
     tests = {'--roundtrip': roundtrip.render, '--golden': golden.render}
     if argv[1] in tests:
         with open(argv[2], 'w', encoding='utf-8') as f:
@@ -41,13 +65,13 @@ def main(argv):
         if argv[1] == '--roundtrip':
             with open(os.path.join(os.path.dirname(argv[2]), 'vgp_worker_steps.h'), 'w', encoding='utf-8') as f:
                 f.write(roundtrip.render_steps(d))
-        return 0
+        return
     if argv[1] == '--prove':
         for name, text in prove.render(d, argv[3:]).items():
             with open(os.path.join(argv[2], f'prove_{name}.c'), 'w', encoding='utf-8') as f:
                 f.write(text)
-        return 0
-    with open(os.path.join(here, 'cuda_symbols.tsv'), encoding='utf-8') as f:
+        return
+    with open(os.path.join(HERE, 'cuda_symbols.tsv'), encoding='utf-8') as f:
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
     files = {
         'vgp_calls.h': calls_h.render(d), 'vgp_names.c': calls_h.render_names(d),
@@ -73,7 +97,6 @@ def main(argv):
         f.write(page.render(d))
     with open(os.path.join(argv[2], 'state.md'), 'w', encoding='utf-8') as f:
         f.write(facts.render_page(d))
-    return 0
 
 
 if __name__ == '__main__':

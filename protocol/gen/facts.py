@@ -12,7 +12,21 @@ KINDS = ('memory', 'reservation', 'mapping', 'region', 'texture_object', 'condit
 
 
 class PolicyError(Exception):
-    """A description that is well-formed and must not be."""
+    """A description that is well-formed and must not be; the message has file and line."""
+
+
+class Located:
+    """with Located(x): a refusal in here is of the line of x, unless of a line within."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, e, traceback):
+        if isinstance(e, (PolicyError, ValueError)) and not getattr(e, 'located', False):
+            e.args, e.located = (f'{self.x.path}:{self.x.line}: {e}',), True
 
 
 @dataclass

@@ -5,8 +5,8 @@ A call without number, maximum or class is an error here, never a default."""
 from dataclasses import dataclass, field
 
 import facts
-from facts import PolicyError
-from parse import Param
+from facts import PolicyError, Located
+from parse import Local, Param
 
 SCALARS = {'u8': (1, 'uint8_t'), 'u16': (2, 'uint16_t'), 'u32': (4, 'uint32_t'),
            'u64': (8, 'uint64_t'), 'i32': (4, 'int32_t'), 'i64': (8, 'int64_t'), 'f32': (4, 'float')}
@@ -75,7 +75,8 @@ def layout_struct(st):
 def find_struct(name, call, d):
     if name not in d.structs:
         raise PolicyError(f'{call.name}: struct {name} is not described')
-    return layout_struct(d.structs[name])
+    with Located(d.structs[name]):
+        return layout_struct(d.structs[name])
 
 
 def element_size(p, call, d):
@@ -124,73 +125,88 @@ def silent(c):
     return [n if n in names else other for n, other in shape.items()] + [str(SCALARS[value[0].type][0])]
 
 
+def apply_call(c, d):
+    """Attaches .args, .ret, .var_in, .var_out and what the options say."""
+    if c.cls not in CLASSES:
+        raise PolicyError(f'{c.name}: class {c.cls} is not one of {CLASSES}')
+    is_cu = c.name.startswith('cu')
+    c.node = bool(c.opts.pop('node', False))
+    if c.node:
+        add_node_params(c)
+    check_entry(c, d)
+    check_work(c)
+    if c.work:
+        if 'worker' in c.opts:
+            raise PolicyError(f'{c.name}: a handler with steps is not worker={c.opts["worker"]}')
+        c.opts['worker'] = 'steps'
+    if c.steps:
+        if 'entry' in c.opts or not is_cu:
+            raise PolicyError(f'{c.name}: an entry point with steps is neither custom nor absent')
+        c.opts['entry'] = 'steps'
+    c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
+    c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
+    c.noctx = bool(c.opts.pop('noctx', False))
+    c.long = bool(c.opts.pop('long', False))
+    c.silent = silent(c)
+    c.post = bool(c.opts.pop('post', False))
+    c.intent = bool(c.opts.pop('intent', False)) or c.cls == 'flex'
+    if c.post and (c.cls != 'sync' or any(p.dir not in ('in', 'del') for p in c.params) or c.worker not in ('custom', 'steps')):
+        raise PolicyError(f'{c.name}: post=1.N is for a synchronous call without results and with a handler of its own')
+    if c.long and (c.worker != 'forward' or c.cls != 'sync'):
+        raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
+    c.per_thread = c.opts.pop('per_thread', None)
+    c.since = since(c)
+    c.added = c.opts.pop('added', None)
+    facts.apply(c, HANDLES)
+    if c.silent and c.effect != 'runs':
+        raise PolicyError(f'{c.name}: what nobody waits for is work in flight: effect=runs')
+    if c.fills_legacy and c.worker != 'forward':
+        raise PolicyError(f'{c.name}: only a forwarded call fills the legacy stream')
+    if c.opts:
+        raise PolicyError(f'{c.name}: unknown option {c.opts}')
+    if c.cls == 'wait' and c.worker != 'custom':
+        raise PolicyError(f'{c.name}: a waiting call needs worker=custom: '
+                          'the dispatcher must not block')
+    layout_call(c, d)
+
+
+def apply_refused(d):
+    """Reasons, and the names that are refused for them."""
+    for u in d.unsupported:
+        with Located(u):
+            if u.reason not in d.reasons:
+                raise PolicyError(f'{u.name}: reason {u.reason} has no text')
+    for name, reason in d.reasons.items():
+        with Located(reason):
+            if not any(u.reason == name for u in d.unsupported):
+                raise PolicyError(f'reason {name}: no call is refused for it')
+
+
 def apply(d):
     """Checks the description and attaches .args, .ret, .var_in, .var_out to each call."""
     numbers, names = {}, {}
     for c in d.calls:
-        if c.number in numbers or not 0 < c.number < 0xffff:
-            raise PolicyError(f'{c.name}: number {c.number:#x} is taken or out of range')
-        numbers[c.number] = c
-        if c.cls not in CLASSES:
-            raise PolicyError(f'{c.name}: class {c.cls} is not one of {CLASSES}')
-        is_cu = c.name.startswith('cu')
-        c.node = bool(c.opts.pop('node', False))
-        if c.node:
-            add_node_params(c)
-        check_entry(c, d)
-        check_work(c)
-        if c.work:
-            if 'worker' in c.opts:
-                raise PolicyError(f'{c.name}: a handler with steps is not custom')
-            c.opts['worker'] = 'steps'
-        if c.steps:
-            if 'entry' in c.opts or not is_cu:
-                raise PolicyError(f'{c.name}: an entry point with steps is neither custom nor absent')
-            c.opts['entry'] = 'steps'
-        c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
-        c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
-        c.noctx = bool(c.opts.pop('noctx', False))
-        c.long = bool(c.opts.pop('long', False))
-        c.silent = silent(c)
-        c.post = bool(c.opts.pop('post', False))
-        c.intent = bool(c.opts.pop('intent', False)) or c.cls == 'flex'
-        if c.post and (c.cls != 'sync' or any(p.dir not in ('in', 'del') for p in c.params) or c.worker not in ('custom', 'steps')):
-            raise PolicyError(f'{c.name}: post=1.N is for a synchronous call without results and with a handler of its own')
-        if c.long and (c.worker != 'forward' or c.cls != 'sync'):
-            raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
-        c.per_thread = c.opts.pop('per_thread', None)
-        c.since = since(c)
-        c.added = c.opts.pop('added', None)
-        facts.apply(c, HANDLES)
-        if c.silent and c.effect != 'runs':
-            raise PolicyError(f'{c.name}: what nobody waits for is work in flight: effect=runs')
-        if c.fills_legacy and c.worker != 'forward':
-            raise PolicyError(f'{c.name}: only a forwarded call fills the legacy stream')
-        if c.opts:
-            raise PolicyError(f'{c.name}: unknown option {c.opts}')
-        if c.cls == 'wait' and c.worker != 'custom':
-            raise PolicyError(f'{c.name}: a waiting call needs worker=custom: '
-                              'the dispatcher must not block')
-        layout_call(c, d)
+        with Located(c):
+            if c.number in numbers or not 0 < c.number < 0xffff:
+                raise PolicyError(f'{c.name}: number {c.number:#x} is taken or out of range')
+            numbers[c.number] = c
+            apply_call(c, d)
     for x in d.calls + d.locals + d.unsupported:
-        if x.name in names:
-            raise PolicyError(f'{x.name}: described twice')
-        names[x.name] = x
-    for x in d.locals:
-        check_entry(x, d)
-        x.entry = 'steps' if x.steps else 'custom'
-    for u in d.unsupported:
-        if u.reason not in d.reasons:
-            raise PolicyError(f'{u.name}: reason {u.reason} has no text')
-    for reason in d.reasons:
-        if not any(u.reason == reason for u in d.unsupported):
-            raise PolicyError(f'reason {reason}: no call is refused for it')
+        with Located(x):
+            if x.name in names:
+                raise PolicyError(f'{x.name}: described twice')
+            names[x.name] = x
+    apply_refused(d)
     for x in d.locals + d.unsupported:
-        x.per_thread = x.opts.pop('per_thread', None)
-        x.added = x.opts.pop('added', None)
-        x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
-        if x.opts:
-            raise PolicyError(f'{x.name}: unknown option {x.opts}')
+        with Located(x):
+            if isinstance(x, Local):
+                check_entry(x, d)
+                x.entry = 'steps' if x.steps else 'custom'
+            x.per_thread = x.opts.pop('per_thread', None)
+            x.added = x.opts.pop('added', None)
+            x.caller = bool(x.opts.pop('caller', False)) if isinstance(x, Local) else False
+            if x.opts:
+                raise PolicyError(f'{x.name}: unknown option {x.opts}')
     d.calls.sort(key=lambda c: c.number)
 
 
@@ -210,35 +226,46 @@ def check_entry(x, d):
     if kinds.count('answer') > 1 or kinds.count('place') > 1 or 'place' in kinds[1:] or \
             ('answer' not in kinds and 'give' not in kinds) or \
             any(k in ('then', 'give') for k in kinds[:last]) or any(k not in ('then', 'give') for k in kinds[last + 1:]):
-        raise PolicyError(f'{x.name}: steps are checks, one answer, and what is given then')
+        with Located(x.steps[-1]):
+            raise PolicyError(f'{x.name}: steps are checks, one answer, and what is given then')
     for s in x.steps:
-        if s.kind == 'place' and s.text not in ('add', 'set', 'exec'):
-            raise PolicyError(f'{x.name}: a place is add, set or exec')
-        if s.kind == 'mint' and (len(s.text.split()) != 2 or s.text.split()[1] not in HANDLES):
-            raise PolicyError(f'{x.name}: mint NAME KIND')
-        if s.kind == 'zero' and s.text not in outputs(x):
-            raise PolicyError(f'{x.name}: zero {s.text}: no output')
-        if s.kind == 'give' and ' = ' not in s.text:
-            raise PolicyError(f'{x.name}: give is an assignment')
-        if s.kind == 'object' and (len(s.text.split()) < 3 or s.text.split()[1] not in d.records):
-            raise PolicyError(f'{x.name}: object NAME KIND HANDLE, of a kind that a record line describes')
-        check_step(x, s)
+        with Located(s):
+            check_entry_step(x, s, d)
+
+
+def check_entry_step(x, s, d):
+    if s.kind == 'place' and s.text not in ('add', 'set', 'exec'):
+        raise PolicyError(f'{x.name}: a place is add, set or exec')
+    if s.kind == 'mint' and (len(s.text.split()) != 2 or s.text.split()[1] not in HANDLES):
+        raise PolicyError(f'{x.name}: mint NAME KIND')
+    if s.kind == 'zero' and s.text not in outputs(x):
+        raise PolicyError(f'{x.name}: zero {s.text}: no output')
+    if s.kind == 'give' and ' = ' not in s.text:
+        raise PolicyError(f'{x.name}: give is an assignment')
+    if s.kind == 'object' and (len(s.text.split()) < 3 or s.text.split()[1] not in d.records):
+        raise PolicyError(f'{x.name}: object NAME KIND HANDLE, of a kind that a record line describes')
+    check_step(x, s)
 
 
 def check_work(c):
     """The steps of a handler end with what it does; that of a node with what it does for each operation."""
-    kinds = [s.kind for s in c.work if s.kind != 'failed']
-    if not kinds:
+    if not c.work:
         return
+    kinds = [s.kind for s in c.work if s.kind != 'failed']
     does = [k for k in kinds if k in ('does', 'add', 'set', 'exec')]
     wanted = [k for k in ('add', 'set', 'exec') if k in kinds] if c.node and 'does' not in kinds else ['does']
     if does != wanted or (c.node and 'does' not in kinds and 'add' not in kinds) or \
         kinds.count('needs') > 1 or sum(s.kind == 'failed' for s in c.work) > 1 or \
             any(k == 'after' for k in kinds[:kinds.index(does[0])]) or \
             any(k not in ('does', 'add', 'set', 'exec', 'after') for k in kinds[kinds.index(does[0]):]):
-        raise PolicyError(f'{c.name}: steps end with one does' + (', or add, set, exec' if c.node else ''))
+        with Located(c.work[-1]):
+            raise PolicyError(f'{c.name}: steps end with one does' + (', or add, set, exec' if c.node else ''))
     for s in c.work:
-        check_step(c, s)
+        with Located(s):
+            check_step(c, s)
+    for p in c.params:
+        if p.dir == 'out' and p.type in ('array', 'bytes') and p.attrs.keys() & {'from', 'each'} and 'len' not in p.attrs:
+            raise PolicyError(f'{c.name}: param {p.name} has no len')
 
 
 def check_step(x, s):
@@ -258,8 +285,8 @@ NODE_PARAMS = (
 
 
 def add_node_params(c):
-    first = [Param(*p[:5], dict(p[5]), c.line) for p in NODE_PARAMS]
-    node = Param('out', 'u64', '', 'node', 'uint64_t *', {'made': True}, c.line)
+    first = [Param(*p[:5], dict(p[5]), c.path, c.line) for p in NODE_PARAMS]
+    node = Param('out', 'u64', '', 'node', 'uint64_t *', {'made': True}, c.path, c.line)
     ins = [p for p in c.params if p.dir != 'out']
     c.params = first + ins + [node] + [p for p in c.params if p.dir == 'out']
 
@@ -278,53 +305,51 @@ def check_meaning(c, p):
         raise PolicyError(f'{c.name}: {p.name}: device={kind} names no parameter of the same direction')
 
 
+def layout_param(c, p, d):
+    check_meaning(c, p)
+    lay = c.ret if p.dir == 'out' else c.args
+    if p.type in SCALARS:
+        size, ct = SCALARS[p.type]
+        lay.add(p.name, ct, size)
+    elif p.type == 'handle':
+        if p.sub not in HANDLES:
+            raise PolicyError(f'{c.name}: {p.name}: unknown handle kind {p.sub}')
+        if p.dir == 'out':
+            raise PolicyError(f'{c.name}: {p.name}: handles are minted by the guest: use new')
+        lay.add(p.name, 'uint64_t', 8)
+    elif p.type == 'struct':
+        if p.dir not in ('in', 'out'):
+            raise PolicyError(f'{c.name}: {p.name}: a struct is in or out')
+        st = find_struct(p.sub, c, d)
+        if lay.size % 8:
+            lay.close()
+        lay.fields.append(Field(p.name, f'struct vgp_{p.sub}', lay.size, st.size))
+        lay.size += st.size
+    elif p.type == 'blob' and p.dir == 'in':
+        lay.add(f'{p.name}_size', 'uint64_t', 8)
+        lay.add(f'{p.name}_blob', 'uint32_t', 4)
+        lay.add(f'{p.name}_len', 'uint32_t', 4)
+        p.elem, p.max = 1, BLOB_INLINE_MAX
+        c.var_in.append(p)
+    elif p.type in ('str', 'bytes', 'array'):
+        p.max = limit(p, c)
+        p.elem = element_size(p, c, d) if p.type == 'array' else 1
+        lay.add(f'{p.name}_len', 'uint32_t', 4)  # elements (str: bytes with the NUL)
+        (c.var_out if p.dir == 'out' else c.var_in).append(p)
+    else:
+        raise PolicyError(f'{c.name}: {p.name}: type {p.type} is not known here')
+
+
 def layout_call(c, d):
     c.args, c.ret = Layout(), Layout()
     c.var_in, c.var_out = [], []
-    worst_in = worst_out = 0
     for p in c.params:
-        check_meaning(c, p)
-        lay = c.ret if p.dir == 'out' else c.args
-        if p.type in SCALARS:
-            size, ct = SCALARS[p.type]
-            lay.add(p.name, ct, size)
-        elif p.type == 'handle':
-            if p.sub not in HANDLES:
-                raise PolicyError(f'{c.name}: {p.name}: unknown handle kind {p.sub}')
-            if p.dir == 'out':
-                raise PolicyError(f'{c.name}: {p.name}: handles are minted by the guest: use new')
-            lay.add(p.name, 'uint64_t', 8)
-        elif p.type == 'struct':
-            if p.dir not in ('in', 'out'):
-                raise PolicyError(f'{c.name}: {p.name}: a struct is in or out')
-            st = find_struct(p.sub, c, d)
-            if lay.size % 8:
-                lay.close()
-            lay.fields.append(Field(p.name, f'struct vgp_{p.sub}', lay.size, st.size))
-            lay.size += st.size
-        elif p.type == 'blob' and p.dir == 'in':
-            lay.add(f'{p.name}_size', 'uint64_t', 8)
-            lay.add(f'{p.name}_blob', 'uint32_t', 4)
-            lay.add(f'{p.name}_len', 'uint32_t', 4)
-            p.elem, p.max = 1, BLOB_INLINE_MAX
-            c.var_in.append(p)
-            worst_in += pad8(p.max)
-        elif p.type in ('str', 'bytes', 'array'):
-            p.max = limit(p, c)
-            p.elem = element_size(p, c, d) if p.type == 'array' else 1
-            lay.add(f'{p.name}_len', 'uint32_t', 4)  # elements (str: bytes with the NUL)
-            if p.dir == 'out':
-                c.var_out.append(p)
-                worst_out += pad8(p.max * p.elem)
-            else:
-                c.var_in.append(p)
-                worst_in += pad8(p.max * p.elem)
-        else:
-            raise PolicyError(f'{c.name}: {p.name}: type {p.type} is not known here')
+        with Located(p):
+            layout_param(c, p, d)
     c.args.close()
     c.ret.close()
-    c.args_max = c.args.size + worst_in
-    c.ret_max = c.ret.size + worst_out
+    c.args_max = c.args.size + sum(pad8(p.max * p.elem) for p in c.var_in)
+    c.ret_max = c.ret.size + sum(pad8(p.max * p.elem) for p in c.var_out)
     if c.args_max > RECORD_ARGS_MAX:
         raise PolicyError(f'{c.name}: arguments may take {c.args_max} bytes: too large a record')
     if c.ret_max > REPLY_MAX:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """How much of the calls comes from the description alone.
 
-share.py [--check FILE | --raise FILE | --hidden]
-  prints the figures; --check: fails where they are not those of FILE (protocol/share.tsv); --raise: writes them to FILE, unless
+share.py [--entry FILE] [--worker FILE] TABLE [--check FILE | --raise FILE | --hidden]
+  the files of the sides as emit.py has them, and the software GPU's table of entry points; prints the figures; --check: fails where they are not those of FILE (protocol/share.tsv); --raise: writes them to FILE, unless
   one would fall
 
 A handler of the worker is wholly generated when the worker has no wrk_do_NAME for it; an entry point of the guest
@@ -18,8 +18,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import entries as table  # noqa: E402
-import parse  # noqa: E402
-import policy  # noqa: E402
+import emit  # noqa: E402
 from templates import softgpu, worker  # noqa: E402
 
 # What every entry point and handler may call: no body of one.
@@ -82,15 +81,14 @@ def compare(argv, made):
 
 
 def main(argv):
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    d = parse.parse(os.path.join(here, 'cuda_calls.def'))
-    policy.apply(d)
+    d, argv = emit.read(argv)
+    path, argv = argv[1], argv[:1] + argv[2:]
     entries = [c for c in d.calls if c.entry != 'none'] + d.locals
     shims = hidden(d, entries)
     if argv[1:] == ['--hidden']:
         print('\n'.join(f'{x.name}: {function}' for x, _, function in shims))
         return 0
-    softgpu_made, whole, all_ = softgpu_share(d, os.path.join(os.path.dirname(here), 'host', 'softgpu', 'api', 'entries.def'))
+    softgpu_made, whole, all_ = softgpu_share(d, path)
     made = {'worker': sum(c.worker != 'custom' for c in d.calls) - sum(end == 'does' for _, end, _ in shims),
             'guest': sum(x.entry != 'custom' for x in entries) - sum(end == 'answer' for _, end, _ in shims),
             'software GPU': softgpu_made}

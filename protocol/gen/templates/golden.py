@@ -57,7 +57,7 @@ def in_order(c, ins):
     out, left = [], list(ins)
     for p in c.params:
         if p.dir == 'out':
-            one = type(c)(c.number, c.name, c.cls, {}, c.line, [p])
+            one = type(c)(c.number, c.name, c.cls, {}, c.path, c.line, [p])
             out += results(one)
         else:
             out.append(left.pop(0))

@@ -2,6 +2,7 @@
 """vgp_worker.[ch]: decoders and dispatch rows of the worker."""
 import os
 import re
+from facts import Located
 from templates.common import (BANNER, HANDLES, SCALARS, elem_ctype)
 
 
@@ -413,7 +414,8 @@ def handler_steps(c):
         if s.kind == 'with':
             o.append(f'    {text};')
         elif s.kind == 'rows':
-            o += rows(c, s)
+            with Located(s):
+                o += rows(c, s)
         elif s.kind == 'needs':
             o += lacking(c)
         elif s.kind == 'check':
@@ -507,7 +509,8 @@ def render_c(d):
     o = [BANNER] + preamble()
     o.insert(o.index('#include "vgp_worker.h"') + 1, '#include "vgp_worker_steps.h"')
     for c in d.calls:
-        o += handler(c, d)
+        with Located(c):
+            o += handler(c, d)
     o += ['static const struct vgp_dispatch rows[] = {']
     for c in d.calls:
         o.append(f'    [VGP_{c.name}] = {{"{c.name}", handle_{c.name}, {c.args.size}, '

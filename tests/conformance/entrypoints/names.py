@@ -6,8 +6,8 @@ usage: names.py CC INCLUDE_DIR[:INCLUDE_DIR...] LIBCUDA SOFT LOOKUP REPOSITORY
 
 The cuda.h of the first folder may be newer than the one that all was built with, or older than what is described.
 cuda.h and the headers of cuGetProcAddress's types, what LIBCUDA exports, what its cuGetProcAddress
-answers (asked by LOOKUP; SOFT, the provider, too), protocol/cuda_calls.def, protocol/cuda_symbols.tsv, docs/calls.md, and the
-names that NVIDIA's libraries are known to ask for (userspace/libcuda/testdata).
+answers (asked by LOOKUP; SOFT, the provider, too), the description of the calls, protocol/cuda_symbols.tsv, docs/calls.md,
+and the names that NVIDIA's libraries are known to ask for (userspace/libcuda/testdata).
 """
 import os
 import re
@@ -196,7 +196,7 @@ def main():
         sys.exit(__doc__)
     cc, include, libcuda, soft, lookup, top = sys.argv[1:]
     header = hdr.read(cc, include)
-    d = parse.parse(os.path.join(top, 'protocol/cuda_calls.def'))
+    d = parse.parse(os.path.join(top, 'protocol/cuda_calls.def'), entry=[os.path.join(top, 'userspace/libcuda/entry/entry.def')])
     known = described(d)
     nm = subprocess.run(['nm', '-D', '--defined-only', libcuda], check=True, capture_output=True,
                         text=True).stdout
@@ -212,7 +212,7 @@ def main():
     r.check('functions of cuda.h that are exported', len(declared),
             [f'{n} is not exported' for n in sorted(declared - exports)])
     r.check('functions of cuda.h that are described', len(declared),
-            [f'{n} is not in cuda_calls.def' for n in sorted(declared - set(known))])
+            [f'{n} is not described' for n in sorted(declared - set(known))])
     display = display_names(include)
     r.check('names of the display APIs\' headers are the described ones beyond cuda.h', len(display),
             difference(display, set(known) - declared - later, 'not described', 'described, in no header'))

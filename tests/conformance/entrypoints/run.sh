@@ -70,11 +70,12 @@ if [ -e "$libcuda" ]; then
         not_run "names of the newest cuda.h" "$(tail -n 1 "$out/why")"
     fi
     # ... and that a missing name is detected.
-    for place in protocol/cuda_calls.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
+    for place in userspace/libcuda/entry/entry.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
         protocol/cuda_symbols.tsv:/^cuCtxGetFlags/d userspace/libcuda/testdata/dlsym_cublas.txt:s/^cuLaunchKernel$/cuMemMops/; do
         rm -rf "$out/broken"
-        mkdir -p "$out/broken/protocol" "$out/broken/docs" "$out/broken/userspace/libcuda"
+        mkdir -p "$out/broken/protocol" "$out/broken/docs" "$out/broken/userspace/libcuda/entry"
         cp "$here/../../../protocol/cuda_calls.def" "$here/../../../protocol/cuda_symbols.tsv" "$out/broken/protocol/"
+        cp "$here/../../../userspace/libcuda/entry/entry.def" "$out/broken/userspace/libcuda/entry/"
         cp "$here/../../../docs/calls.md" "$out/broken/docs/"
         cp -r "$here/../../../userspace/libcuda/testdata" "$out/broken/userspace/libcuda/"
         sed -i "${place#*:}" "$out/broken/${place%%:*}"
