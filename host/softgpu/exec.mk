@@ -286,6 +286,9 @@ $(O)/bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
 		-arch=sm_$* -o $@ $<
+$(O)/wgmma_test: | $(if $(SG_EXEC_NVCC),$(O)/warpgroup_90a.ptx)
+$(O)/warpgroup_%.ptx: $(SG_EXEC_DIR)/tests-ptx/warpgroup.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/cluster_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/mma_rare_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
 $(O)/rare_%.ptx: $(SG_EXEC_DIR)/tests-ptx/rare.cu | $(O)

@@ -4,7 +4,6 @@
  * registers by the tables of the PTX ISA, written here anew: a swizzled atom is a list of places.
  */
 #include "exec/exec_test.h"
-#include "memory/bounds.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -93,6 +92,14 @@ static uint32_t encode(double v, enum type t)
     if (t == TF32) /* with low bits that do not count */
         return small_float(v, 8, 10) << 13 | any(1 << 13);
     return small_float(v, types[t].ebits, types[t].mbits);
+}
+
+/* Of the integers that encode() has made. */
+static double value_of_f16(uint16_t v)
+{
+    const double m = v & 0x7fff ? ldexp(1 + (v & 1023) / 1024.0, (v >> 10 & 31) - 15) : 0;
+
+    return v & 0x8000 ? -m : m;
 }
 
 static uint32_t encode_sum(double v, const char *d)
@@ -623,9 +630,58 @@ static void canonical_nans(void)
     tm_free_all();
 }
 
+/* A product as nvcc compiles it (tests-ptx/warpgroup.cu): two warpgroups, depths of several tiles. */
+static void compiled(const char *path)
+{
+    enum { K = 192 };
+    FILE *in = fopen(path, "rb");
+    char *code = calloc(1, 1 << 20);
+    uint16_t *a = tm_alloc((128 + 64) * K * 2), *b = a + 128 * K;
+    float *c = tm_alloc(128 * 64 * 4);
+    const struct {
+        const void *a, *b;
+        float *c;
+        int k;
+    } params = {a, b, c, K};
+    struct sg_fault fault = {.message = ""};
+    bool ok = in && code && fread(code, 1, (1 << 20) - 1, in);
+    struct tk t;
+
+    if (in)
+        fclose(in);
+    for (int i = 0; i < (128 + 64) * K; i++)
+        a[i] = (uint16_t)encode((double)any(5) - 2, F16);
+    if (!ok) {
+        t_skip("a product that nvcc compiled", "no nvcc when the tests were built");
+    } else if (!tk_open(&t, code, "warpgroup")) {
+        t_result("a product that nvcc compiled", false, "%s", t.diag.message);
+    } else {
+        const int r = tk_run(&t, 1, 256, &params, &fault);
+
+        for (int row = 0; row < 128; row++)
+            for (int j = 0; j < 64; j++) {
+                double sum = 0;
+
+                for (int k = 0; k < K; k++)
+                    sum += value_of_f16(a[row * K + k]) * value_of_f16(b[j * K + k]);
+                ok &= c[row * 64 + j] == (float)sum;
+            }
+        t_result("a product that nvcc compiled", ok && !r, "%d %s", r, fault.message);
+        tk_close(&t);
+    }
+    free(code);
+    tm_free_all();
+}
+
 int main(int argc, char **argv)
 {
+    const char *dir = argc ? strrchr(argv[0], '/') : NULL;
+    char path[4096];
+
     t_variant(argc, argv);
+    snprintf(path, sizeof(path), "%.*swarpgroup_90a.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
+             dir ? argv[0] : "");
+    compiled(path);
     for (size_t i = 0; i < sizeof(types_and_sizes) / sizeof(types_and_sizes[0]); i++)
         check_form(&types_and_sizes[i]);
     check_layouts(F16, "f32", false);
