@@ -104,7 +104,8 @@ SG_EXEC_C := \
 	ptx/select/sg_select_pair.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
-	ptx/select/sg_select_warp.c
+	ptx/select/sg_select_warp.c \
+	ptx/select/sg_select_wgmma.c
 # handlers compiled once
 SG_EXEC_OPS := \
 	exec/ops/sg_op_atom.c \
@@ -131,7 +132,8 @@ SG_EXEC_ISA_OPS := \
 	exec/ops/sg_op_integer.c \
 	exec/ops/sg_op_matrix.c \
 	exec/ops/sg_op_memory.c \
-	exec/ops/sg_op_mma.c
+	exec/ops/sg_op_mma.c \
+	exec/wgmma/sg_wgmma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
 SG_EXEC_ISAS := base
@@ -197,6 +199,7 @@ SG_EXEC_TESTS := \
 	exec/ops/mma_wide_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
+	exec/wgmma/wgmma_test \
 	jit/code_memory_test \
 	jit/complete_test \
 	jit/late_test \
@@ -224,7 +227,7 @@ SG_EXEC_TESTS := \
 	ptx/work_test
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
-	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test) \
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test) \
 	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
@@ -249,6 +252,8 @@ $(O)/op_float_base_test $(O)/op_float_avx2_test $(O)/op_float_avx512_test: $(O)/
 	ln -sf op_float_test $@
 $(O)/canonical_base_test $(O)/canonical_avx2_test $(O)/canonical_avx512_test: $(O)/canonical_test
 	ln -sf canonical_test $@
+$(O)/wgmma_base_test $(O)/wgmma_avx2_test $(O)/wgmma_avx512_test: $(O)/wgmma_test
+	ln -sf wgmma_test $@
 $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
@@ -281,6 +286,9 @@ $(O)/bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
 		-arch=sm_$* -o $@ $<
+$(O)/wgmma_test: | $(if $(SG_EXEC_NVCC),$(O)/warpgroup_90a.ptx)
+$(O)/warpgroup_%.ptx: $(SG_EXEC_DIR)/tests-ptx/warpgroup.cu | $(O)
+	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<
 $(O)/cluster_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/mma_rare_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
 $(O)/rare_%.ptx: $(SG_EXEC_DIR)/tests-ptx/rare.cu | $(O)

@@ -10,5 +10,6 @@
 #include "exec/core.h"
 #include "exec/mma.h"
 #include "exec/profile.h"
+#include "exec/wgmma/wgmma.h"
 
 #endif

@@ -143,6 +143,7 @@ enum sg_rule {
     SG_R_MMA_SUB,
     SG_R_MMA_WIDE,
     SG_R_WMMA,
+    SG_R_WGMMA,
     SG_R_WMMA_MOVE, /* arg: set for a load */
     SG_R_WMMA_LANE
 };

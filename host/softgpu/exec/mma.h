@@ -19,7 +19,8 @@ enum sg_mma_type {
     SG_MMA_E2M1,
     SG_MMA_S4, /* this and below: 4 bits, eight to a register */
     SG_MMA_U4,
-    SG_MMA_E2M1_PACKED
+    SG_MMA_E2M1_PACKED,
+    SG_MMA_B1
 };
 
 /* A form; rows of a table in exec/sg_types.c. na, nb, nc: registers per lane of a, b, and

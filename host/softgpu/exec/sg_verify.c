@@ -215,6 +215,20 @@ static bool check_wmma(struct verify *v)
     return check_lists(v, v->at + 1, n, 4, SG_W_32);
 }
 
+static bool check_wgmma(struct verify *v)
+{
+    const uint32_t aux = v->insns[v->at].aux, in_registers = aux & SG_WGMMA_A_REGISTERS ? 1 : 0;
+    struct sg_wgmma f;
+
+    if (!sg_wgmma_of(aux, &f))
+        return not_ok(v, "no form of the operation");
+    if (in_registers ? !check_registers(v, v->at + 1, SG_WGMMA_A_REGS, SG_W_32)
+                     : !check_operand(v, v->at, 2, SG_W_64))
+        return false;
+    return (!(aux & SG_WGMMA_SPARSE) || check_operand(v, v->at, 3, SG_W_32)) &&
+           check_lists(v, v->at + 1 + in_registers, (const uint32_t[]){f.nd, f.nd}, 2, SG_W_32);
+}
+
 /* A part of each lane in c, and in e if it has two registers. */
 static bool wmma_lane(struct verify *v, const struct sg_opdef *row)
 {
@@ -468,6 +482,8 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
         return check_mma(v, row);
     case SG_R_WMMA:
         return check_wmma(v);
+    case SG_R_WGMMA:
+        return check_wgmma(v);
     case SG_R_WMMA_MOVE:
         return wmma_move(v, row->arg != 0);
     case SG_R_WMMA_LANE:

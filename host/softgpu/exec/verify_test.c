@@ -24,16 +24,18 @@
 static const struct {
     const char *name, *text;
     bool rows; /* the code for blocks of whole rows: if there is native code */
-} kernels[] = {{"plain", plain, false}, {"wide", wide, false}, {"calls", calls, false},
-               {"rows", in_rows, true}, {"sums", sums, false}, {"affine", affine, false}};
+} kernels[] = {{"plain", plain, false},        {"wide", wide, false}, {"calls", calls, false},
+               {"rows", in_rows, true},        {"sums", sums, false}, {"affine", affine, false},
+               {"warpgroup", warpgroup, false}};
 /* Blocks for handlers and for native code. */
-static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1};
+static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1}, GROUP[3] = {128, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
 /* A kernel whose code can be changed: without native code, which is compiled again from accepted
    code. */
 struct victim {
     struct tk t;
+    bool group;          /* runs in blocks of a warpgroup */
     struct sg_code *now; /* the code that runs: the kernel's, or its code for whole rows */
     struct sg_code open; /* freed by tk_close() */
     struct sg_code code; /* as it was, with copies of the arrays: */
@@ -107,6 +109,7 @@ static bool victim_open(struct victim *v, const char *text, bool rows)
     memset(v, 0, sizeof(*v));
     if (!tk_open(&v->t, text, "t"))
         return false;
+    v->group = text == warpgroup;
     v->now = &v->t.k->code;
     if (rows) {
         sg_kernel_code(v->t.k, ROWS);
@@ -219,6 +222,11 @@ DAMAGE(e, in->e = BEHIND)
 DAMAGE(defines, c->fields[2 * (in - c->insns)] = 0)
 DAMAGE(uses, c->fields[2 * (in - c->insns) + 1] = 0)
 DAMAGE(next_d, in[1].d = BEHIND)
+DAMAGE(columns, in->aux |= 63u << 10)
+DAMAGE(a_in_memory, in->aux &= ~SG_WGMMA_A_REGISTERS; in->b = BEHIND)
+DAMAGE(more_columns, in->aux += 8u << 10)
+DAMAGE(sums_written, in[6].d = BEHIND)
+DAMAGE(metadata, in->aux |= SG_WGMMA_SPARSE; in->c = BEHIND)
 DAMAGE(scale, in[5].b = BEHIND)
 DAMAGE(ext, in[1].fn = sg_op_fn(SG_OP_join))
 DAMAGE(vector, in->aux = (in->aux & ~(15u << 6)) | 3u << 6; in->fn = sg_op_fn(SG_OP_ld_slow))
@@ -339,6 +347,15 @@ static const struct {
     R(1, "mma.wide", scale, "operand b is outside")
     R(1, "wmma.load", shape, "no matrix that there is")
     R(1, "wmma.mma", type, "no matrix that there is")
+    R(6, "wgmma", form, "no form of the operation")
+    R(6, "wgmma", columns, "no form of the operation")
+    R(6, "wgmma", a_in_memory, "operand b is outside")
+    R(6, "wgmma", more_columns, "it reads what it is not said to use")
+    R(6, "wgmma", next_d, "operand d is outside")
+    R(6, "wgmma", sums_written, "operand d is outside")
+    R(6, "wgmma", metadata, "operand c is outside")
+    R(6, "wgmma", a, "operand a is outside")
+    R(6, "wgmma", d, "operand d is outside")
     R(1, "bulk.reduce", reduce, "no type that can be added")
     R(0, "bra.if", target_high, "its target is outside")
     R(0, "bra.if", target_low, "its target is outside")
@@ -474,7 +491,7 @@ static int run(struct victim *v, uint64_t address, bool native, unsigned *warps)
     if (native)
         sg_jit_compile(v->now);
     tg_arm(v->now);
-    r = tk_run3(&v->t, (uint32_t[3]){2, 1, 1}, v->now->rows ? ROWS : SOME, 0, params, &f);
+    r = tk_run3(&v->t, (uint32_t[3]){2, 1, 1}, v->now->rows ? ROWS : v->group ? GROUP : SOME, 0, params, &f);
     *warps += tg_moved();
     return r;
 }

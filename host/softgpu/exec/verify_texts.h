@@ -67,6 +67,28 @@ static const char wide[] =
     "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
     "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
 
+/* Products of a warpgroup: up to 128 registers in lists. */
+#define LIST_32(r) \
+    r "0," r "1," r "2," r "3," r "4," r "5," r "6," r "7," r "8," r "9," r "10," r "11," r "12," r "13," r \
+      "14," r "15," r "16," r "17," r "18," r "19," r "20," r "21," r "22," r "23," r "24," r "25," r \
+      "26," r "27," r "28," r "29," r "30," r "31"
+static const char warpgroup[] __attribute__((unused)) =
+    ".version 9.0\n.target sm_90a\n.address_size 64\n"
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".reg .f32 %s<32>;\n.shared .align 1024 .b8 s[16384];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\n"
+    "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd2, %rd1, %rd2;\nld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%rd1];\n"
+    "mov.u32 %r2, s;\nst.shared.u32 [%r2], %r1;\nbar.sync 0;\nmov.b64 %rd3, 0x4000000800080000;\n"
+    "mov.b64 %rd4, 0x4000000800080010;\nsetp.ne.u32 %p1, %r3, 0;\nwgmma.fence.sync.aligned;\n"
+    "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%s0,%s1,%s2,%s3,%s4,%s5,%s6,%s7,%s8,%s9,%s10,%s11,%s12,%s13,%s14,"
+    "%s15}, {%r3,%r4,%r5,%r6}, %rd4, %p1, 1, -1, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" LIST_32(
+        "%s") "}, %rd3, %rd4, 1, 1, 1, 1, 1;\n"
+              "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite {%r7,%r8,%r9,%r10}, %rd3, %rd4, %p1;\n"
+              "wgmma.mma_async.sp.sync.aligned.m64n16k32.f16.f16.f16 {%r7,%r8,%r9,%r10}, %rd3, %rd4, %r3, 1, %p1, 1, 1, 0, 0;\n"
+              "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r11,%r12,%r13,%r14}, {%r3,%r4,%r5,%r6}, %rd4, %p1;\n"
+              "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
+              "st.global.f32 [%rd2], %s31;\nst.global.u32 [%rd2+1024], %r7;\nst.global.u32 [%rd2+2048], %r11;\nret;\n}\n";
+
 /* Loops and loads that are uniform in blocks of whole rows. */
 static const char in_rows[] __attribute__((unused)) = HEAD
     ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS

@@ -45,6 +45,7 @@ enum sg_opnd_kind {
     SG_O_F64,
     SG_O_ADDR,
     SG_O_VEC,
+    SG_O_LIST, /* more than SG_MAX_VEC elements, in sg_dec.list */
     SG_O_SREG,
     SG_O_SYM,
     SG_O_SINK,
@@ -90,7 +91,7 @@ struct sg_opnd {
     uint32_t sampler; /* register, or index of the symbol */
     const char *name;
     uint32_t name_len;
-    uint32_t nel;
+    uint32_t nel; /* VEC, LIST */
     struct sg_opel el[SG_MAX_VEC];
 };
 
@@ -252,6 +253,7 @@ struct sg_dec {
     const struct sg_family *family;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
+    struct sg_opel list[SG_MAX_LIST]; /* of its first operand, an SG_O_LIST */
     struct sg_form_seen forms[SG_FORMS_SEEN];
     bool in_span;        /* inside a predicated span */
     struct sg_pred pred; /* predicate, for families that handle it themselves */

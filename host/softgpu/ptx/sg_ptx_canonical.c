@@ -20,7 +20,7 @@
 #define SEEN 256u
 
 /* Treatment of an f32 by the operation, by its name; the rest is in the table of operations. */
-enum { PLAIN, COPY, SELECT, MMA, WMMA, EXT, SYNC, SPAN };
+enum { PLAIN, COPY, SELECT, MMA, WMMA, WGMMA, EXT, SYNC, SPAN };
 
 struct canonical {
     struct sg_dec *d;
@@ -72,6 +72,8 @@ static uint8_t kind_of(enum sg_op op)
         return MMA;
     case SG_OP_wmma_mma:
         return WMMA;
+    case SG_OP_wgmma:
+        return WGMMA;
     case SG_OP_ext:
         return EXT;
     case SG_OP_wsync:
@@ -118,6 +120,11 @@ static uint8_t is_number(struct canonical *x, uint32_t i, unsigned k)
         return sg_mma_forms[in->aux].c == 'f' ? SG_W_F32 : 0;
     if (x->kind[head] == WMMA) /* the handler gives the NaN of PTX */
         return (uint8_t)((uint64_t)in->imm >> 24) == 'f' ? SG_W_F32 | SG_W_CLEAN : 0;
+    if (x->kind[head] == WGMMA && i > head + (in->aux & SG_WGMMA_A_REGISTERS ? 1 : 0)) { /* d */
+        struct sg_wgmma f;
+
+        return sg_wgmma_of(in->aux, &f) && f.d == 'f' ? SG_W_F32 | SG_W_CLEAN : 0;
+    }
     def = row_of(x, x->d->insns[i].fn, &kind);
     return def ? def->field[k] & (SG_W_F32 | SG_W_CLEAN) : 0;
 }

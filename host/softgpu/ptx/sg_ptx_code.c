@@ -229,7 +229,8 @@ uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     }
     if (o->kind == SG_O_SYM)
         return sg_sym_address(d, o, t);
-    if (o->kind == SG_O_ADDR || o->kind == SG_O_VEC || o->kind == SG_O_NAME || o->kind == SG_O_SINK) {
+    if (o->kind == SG_O_ADDR || o->kind == SG_O_VEC || o->kind == SG_O_LIST || o->kind == SG_O_NAME ||
+        o->kind == SG_O_SINK) {
         sg_dec_syntax(d, "%s: operand %u is not a register or constant%s%.*s", d->oc.full, i + 1,
                       o->kind == SG_O_NAME ? ": unknown name " : "",
                       o->kind == SG_O_NAME ? (int)o->name_len : 0, o->name ? o->name : "");

@@ -297,7 +297,8 @@ static bool operand_fits(const struct sg_dec *d, uint32_t i, char what)
         return false; /* the result */
     if (i == 0 && o->kind == SG_O_SINK && !sets_nothing(&d->oc) && !has_sink(d->oc.base))
         return false;
-    if (what == 'h' && i && (o->kind == SG_O_VEC || o->kind == SG_O_ADDR || o->kind == SG_O_SINK))
+    if (what == 'h' && i &&
+        (o->kind == SG_O_VEC || o->kind == SG_O_LIST || o->kind == SG_O_ADDR || o->kind == SG_O_SINK))
         return false;
     switch (o->kind) {
     case SG_O_REG:

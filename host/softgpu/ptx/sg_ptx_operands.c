@@ -317,6 +317,18 @@ static int parse_number(struct sg_dec *d, struct sg_opnd *o)
     return 0;
 }
 
+/* Moves the first elements of a vector to the list of the instruction, which only wgmma has. */
+static int begin_list(struct sg_dec *d, struct sg_opnd *o)
+{
+    if (strcmp(d->oc.base, "wgmma"))
+        return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
+    if (d->nops || o != d->ops)
+        return sg_dec_syntax(d, "%s: more than 8 registers in another operand than the first", d->oc.full);
+    memcpy(d->list, o->el, sizeof(o->el));
+    o->kind = SG_O_LIST;
+    return 0;
+}
+
 static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
 {
     o->kind = SG_O_VEC;
@@ -326,13 +338,15 @@ static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
         struct sg_opnd x = {0};
         int r = at_constant(d) ? parse_number(d, &x) : parse_name(d, &x);
 
+        if (!r && o->nel == SG_MAX_VEC)
+            r = begin_list(d, o);
         if (r)
             return r;
-        if (o->nel == SG_MAX_VEC)
-            return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
+        if (o->nel == SG_MAX_LIST)
+            return sg_dec_syntax(d, "%s: more than %u registers", d->oc.full, SG_MAX_LIST);
         if (x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC)
             return sg_dec_syntax(d, "a register expected in a vector");
-        o->el[o->nel++] = (struct sg_opel){x.kind, x.v, x.imm};
+        (o->kind == SG_O_LIST ? d->list : o->el)[o->nel++] = (struct sg_opel){x.kind, x.v, x.imm};
         if (sg_tok_is(&d->l, ','))
             sg_lex_next(&d->l);
         else if (!sg_tok_is(&d->l, '}'))

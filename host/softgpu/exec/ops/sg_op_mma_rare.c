@@ -4,6 +4,7 @@
  * elements of 4 and 1 bits, a sparse a, and scales. Layouts: PTX ISA 9.7.14 (lane = 4 * group + t).
  */
 #include "exec/ops/mma_element.h"
+#include "exec/ops/mma_sparse.h"
 #include "exec/code.h"
 
 #define GROUP(lane) ((lane) >> 2)
@@ -219,33 +220,6 @@ static f64 wide_element(u32 v, u32 part, u8 type)
     }
 }
 
-/*
- * The column of element c of a row of a sparse a. An index has two bits and selects an element among four, or
- * a pair among four pairs; for tf32, where a pair of halves is an element, the upper index of two selects one
- * of two. The metadata of a row and of the row 8 below share a register up to 16 bits a row, else they lie in
- * two lanes.
- */
-static u32 sparse_column(const struct sg_mma_wide *f, const u32 *meta, u32 selector, u32 row, u32 c)
-{
-    const u32 bits = wide_bits(f->a),
-              at = bits == 32  ? 4 * c + 2
-                   : bits == 4 ? c / 2 * 2
-                               : 2 * c,
-              low = row >> 3;
-    const u32 *quad = meta + 4 * (row & 7);
-    u32 index;
-
-    if (f->lanes == 1)
-        index = quad[selector] >> (16 * low + at) & 3;
-    else if (bits >= 16)
-        index = quad[2 * (selector & 1) + at / 16] >> (16 * low + at % 16) & 3;
-    else
-        index = quad[(2 * (selector + at / 32) & 2) + low] >> at % 32 & 3;
-    if (bits == 4)
-        return c / 4 * 8 + index * 2 + (c & 1);
-    return bits == 32 ? 2 * c + (index >> 1) : c / 2 * 4 + index;
-}
-
 /* The n scales of a row of a (column of b) that lane has in the registers of list x: scale, byte and lane selector. */
 static void wide_scales(const struct sg_warp *w, const struct sg_insn *x, u32 lane, u32 n, bool ue4m3,
                         f64 scale[4])
@@ -296,7 +270,9 @@ static void wide_spread(const struct sg_warp *w, const struct sg_insn *in, const
     }
     for (u32 row = 0; row < 16; row++)
         for (u32 c = 0; c < p->kept; c++)
-            p->column[row][c] = (u8)(meta ? sparse_column(f, meta, SG_WIDE_SELECTOR(in->aux), row, c) : c);
+            p->column[row][c] =
+                (u8)(meta ? sparse_column(wide_bits(f->a), f->lanes, meta, SG_WIDE_SELECTOR(in->aux), row, c)
+                          : c);
     if (!scales)
         return;
     for (u32 row = 0; row < 16; row++) {
@@ -317,11 +293,8 @@ static u32 wide_result(u32 c, f64 sum, u8 type, bool saturate)
 {
     f32 f;
 
-    if (type == 'i') {
-        const s64 v = (s64)(s32)c + (s64)sum;
-
-        return (u32)(!saturate ? v : v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
-    }
+    if (type == 'i')
+        return sparse_integer(c, sum, saturate);
     if (type == 'h')
         return sg_f64_to_f16((f64)sg_f16_to_f32((u16)c) + sum, 0);
     f = (f32)((f64)f32b(c) + sum);

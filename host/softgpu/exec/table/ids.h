@@ -53,6 +53,7 @@
 #include "exec/ops/warp.def"
 #include "exec/ops/mma.def"
 #include "exec/ops/mma_rare.def"
+#include "exec/wgmma/wgmma.def"
 #include "exec/ops/matrix.def"
 #include "exec/ops/bulk.def"
 #include "exec/ops/cluster.def"
