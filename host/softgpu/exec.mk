@@ -61,6 +61,7 @@ SG_EXEC_C := \
 	jit/memory/sg_jit_small_stores.c \
 	jit/memory/sg_jit_windows.c \
 	memory/sg_grace.c \
+	memory/sg_tensor_map.c \
 	ptx/sg_ptx_body.c \
 	ptx/sg_ptx_calls.c \
 	ptx/sg_ptx_canonical.c \
