@@ -103,6 +103,7 @@ SG_EXEC_C := \
 	ptx/select/sg_select_mma_operands.c \
 	ptx/select/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
+	ptx/select/sg_select_tensor.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
 	ptx/select/sg_select_warp.c
@@ -123,6 +124,8 @@ SG_EXEC_OPS := \
 	exec/table/sg_registry.c \
 	exec/ops/sg_op_rare.c \
 	exec/ops/sg_op_surface.c \
+	exec/tensor/sg_box.c \
+	exec/tensor/sg_op_tensor.c \
 	exec/ops/sg_op_texture.c \
 	exec/ops/sg_op_warp.c
 # handlers compiled per instruction set
@@ -198,6 +201,7 @@ SG_EXEC_TESTS := \
 	exec/ops/mma_wide_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
+	exec/tensor/tensor_test \
 	jit/code_memory_test \
 	jit/complete_test \
 	jit/late_test \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensor maps by the driver API: the requirements of the manual, each just kept and just broken. A device
-   of capability 9.0. */
+/* Tensor maps by the driver API: the requirements of the manual, each just kept and just broken; a tile into
+   and out of a kernel. A device of capability 9.0. */
 #include "api/api_test.h"
 
 static CUcontext context;
@@ -269,6 +269,59 @@ static void no_context(void **state)
     OK(cuCtxPushCurrent_v2(popped));
 }
 
+static const char text[] =
+    ".version 8.3\n.target sm_90\n.address_size 64\n"
+    ".visible .entry k(.param .align 64 .b8 in[128], .param .align 64 .b8 out[128])\n{\n"
+    ".reg .pred %p<2>;\n.reg .b32 %r<8>;\n.reg .b64 %rd<4>;\n"
+    ".shared .align 1024 .b8 tile[2048];\n.shared .align 8 .b64 bar;\n"
+    "mov.u32 %r0, %tid.x;\nmov.u32 %r1, tile;\nmov.u32 %r2, bar;\n"
+    "mov.b64 %rd0, in;\ncvta.param.u64 %rd0, %rd0;\nmov.b64 %rd1, out;\ncvta.param.u64 %rd1, %rd1;\n"
+    "mov.u32 %r3, %ctaid.x;\nshl.b32 %r3, %r3, 4;\nmov.u32 %r4, %ctaid.y;\nshl.b32 %r4, %r4, 5;\n"
+    "setp.ne.u32 %p0, %r0, 0;\n@%p0 bra W;\nmbarrier.init.shared::cta.b64 [%r2], 1;\n"
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 2048;\n"
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    "[%r1], [%rd0, {%r3, %r4}], [%r2];\n"
+    "W: bar.sync 0;\nL: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], 0;\n@!%p1 bra L;\n"
+    /* each thread doubles four elements */
+    "shl.b32 %r5, %r0, 4;\nadd.u32 %r5, %r5, %r1;\nmov.u32 %r6, 0;\n"
+    "A: ld.shared.u32 %r7, [%r5];\nadd.u32 %r7, %r7, %r7;\nst.shared.u32 [%r5], %r7;\n"
+    "add.u32 %r5, %r5, 4;\nadd.u32 %r6, %r6, 1;\nsetp.lt.u32 %p1, %r6, 4;\n@%p1 bra A;\n"
+    "fence.proxy.async.shared::cta;\nbar.sync 0;\n@%p0 bra E;\n"
+    "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r3, %r4}], [%r1];\n"
+    "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\nE: ret;\n}\n";
+
+/* Tiles of 16 x 32 elements, of which the last ones leave the tensor of 100 x 90. */
+static void tiles(void **state)
+{
+    const cuuint64_t dims[2] = {100, 90}, stride = 400;
+    const cuuint32_t box[2] = {16, 32}, steps[2] = {1, 1};
+    static uint32_t in[90 * 100], out[91 * 100];
+    CUtensorMap from, to;
+    void *parameters[] = {&from, &to};
+    CUfunction f;
+    CUmodule m;
+
+    (void)state;
+    for (uint32_t k = 0; k < 90 * 100; k++)
+        in[k] = k * 7 + 1;
+    OK(cuMemcpyHtoD_v2(memory, in, sizeof(in)));
+    OK(cuMemsetD32_v2(memory + 65536, 0xdeadbeef, sizeof(out) / 4));
+    OK(cuTensorMapEncodeTiled(&from, CU_TENSOR_MAP_DATA_TYPE_UINT32, 2, (void *)(uintptr_t)memory, dims,
+                              &stride, box, steps, 0, CU_TENSOR_MAP_SWIZZLE_64B, 0, 0));
+    to = from;
+    OK(cuTensorMapReplaceAddress(&to, (void *)(uintptr_t)(memory + 65536)));
+    OK(cuModuleLoadData(&m, text));
+    OK(cuModuleGetFunction(&f, m, "k"));
+    OK(cuLaunchKernel(f, 7, 3, 1, 128, 1, 1, 0, NULL, parameters, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH_v2(out, memory + 65536, sizeof(out)));
+    for (uint32_t k = 0; k < 90 * 100; k++)
+        assert_int_equal(out[k], 2 * in[k]);
+    for (uint32_t k = 90 * 100; k < 91 * 100; k++)
+        assert_int_equal(out[k], 0xdeadbeef);
+    OK(cuModuleUnload(m));
+}
+
 static void attribute(void **state)
 {
     int value = 0;
@@ -282,7 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attribute), cmocka_unit_test(tiled_arguments), cmocka_unit_test(column_arguments),
-        cmocka_unit_test(pointers),  cmocka_unit_test(no_context),
+        cmocka_unit_test(pointers),  cmocka_unit_test(no_context),      cmocka_unit_test(tiles),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
