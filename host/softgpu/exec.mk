@@ -61,6 +61,7 @@ SG_EXEC_C := \
 	jit/memory/sg_jit_small_stores.c \
 	jit/memory/sg_jit_windows.c \
 	memory/sg_grace.c \
+	memory/sg_tensor_map.c \
 	ptx/sg_ptx_body.c \
 	ptx/sg_ptx_calls.c \
 	ptx/sg_ptx_canonical.c \
@@ -102,6 +103,7 @@ SG_EXEC_C := \
 	ptx/select/sg_select_mma_operands.c \
 	ptx/select/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
+	ptx/select/sg_select_tensor.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
 	ptx/select/sg_select_warp.c \
@@ -123,6 +125,8 @@ SG_EXEC_OPS := \
 	exec/table/sg_registry.c \
 	exec/ops/sg_op_rare.c \
 	exec/ops/sg_op_surface.c \
+	exec/tensor/sg_box.c \
+	exec/tensor/sg_op_tensor.c \
 	exec/ops/sg_op_texture.c \
 	exec/ops/sg_op_warp.c
 # handlers compiled per instruction set
@@ -200,6 +204,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	exec/wgmma/wgmma_test \
+	exec/tensor/tensor_test \
 	jit/code_memory_test \
 	jit/complete_test \
 	jit/late_test \

@@ -77,6 +77,28 @@ struct sg_insn {
 #define SG_BULK_BARRIER 4
 #define SG_BULK_MULTICAST 8 /* to each block of the cluster whose bit in e is set */
 
+/* imm of tensor copies: number of dimensions, mode; SG_TENSOR_PAIR: .cta_group::2. aux of reductions: the
+   number in sg_bulk_reductions[]. */
+#define SG_TENSOR_MODE_SHIFT 3
+#define SG_TENSOR_DIMS(x) ((uint32_t)(x)&7u)
+#define SG_TENSOR_MODE(x) ((uint32_t)(x) >> SG_TENSOR_MODE_SHIFT & 3u)
+#define SG_TENSOR_PAIR 32
+enum sg_tensor_mode { SG_TENSOR_TILE, SG_TENSOR_FOUR_ROWS, SG_TENSOR_IM2COL };
+/* imm of tensor.map.replace: the field, then the dimension from bit 8 on. */
+enum sg_tensor_field {
+    SG_TF_GLOBAL_ADDRESS,
+    SG_TF_RANK,
+    SG_TF_BOX_DIM,
+    SG_TF_GLOBAL_DIM,
+    SG_TF_GLOBAL_STRIDE,
+    SG_TF_ELEMENT_STRIDE,
+    SG_TF_ELEMTYPE,
+    SG_TF_INTERLEAVE_LAYOUT,
+    SG_TF_SWIZZLE_MODE,
+    SG_TF_SWIZZLE_ATOMICITY,
+    SG_TF_FILL_MODE
+};
+
 /* aux of ld/st/atom: describes the access for the slow path. */
 #define SG_AUX_SPACE(x) ((x)&7u)                 /* enum sg_space */
 #define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
@@ -282,6 +304,8 @@ enum sg_tex_arg {
     SG_TA_OFFSET = 10,
     SG_TA_COUNT = 13
 };
+/* Tensor copies store their coordinates and im2col offsets there. */
+enum sg_tensor_arg { SG_TN_COORD, SG_TN_OFFSET = 5, SG_TN_OFFSETS = 3 };
 struct sg_tex_scratch {
     uint32_t arg[SG_TA_COUNT][SG_LANES];
     uint64_t val[4][SG_LANES];

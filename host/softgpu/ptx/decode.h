@@ -86,6 +86,7 @@ struct sg_opnd {
     uint32_t index;   /* SYM: a[%r], register + 1; 0: none */
     uint64_t scale;   /* bytes per element of that array */
     bool coords;      /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
+    bool bare;        /* ADDR: one coordinate, without braces */
     bool has_sampler; /* ADDR: b, in sampler */
     bool sampler_sym; /* the sampler is a symbol */
     uint32_t sampler; /* register, or index of the symbol */

@@ -26,7 +26,7 @@
 #define SG_MAX_CONST \
     65536u /* bytes of .const variables (CUDA C++ Programming Guide, "Technical Specifications") */
 #define SG_MAX_OPERANDS 10
-#define SG_MAX_OPCODE 128 /* bytes of a spelling, with its NUL */
+#define SG_MAX_OPCODE 160 /* bytes of a spelling, with its NUL */
 #define SG_MAX_VEC 8
 #define SG_MAX_LIST 128 /* registers in braces, of wgmma */
 #define SG_MAX_MODS 16

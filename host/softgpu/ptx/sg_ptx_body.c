@@ -270,8 +270,7 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
                              f->max_ops != f->min_ops ? " or more" : "");
     for (uint32_t i = 0; i < d->nops; i++)
         if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
-            return sg_mod(d, "tensor") ? sg_dec_refuse(d, "tensor copies are not available")
-                                       : sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
+            return sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
     for (uint32_t i = 0; i < d->nops; i++)
         if (d->ops[i].part[0] && !(f->flags & SG_FAM_PARTS))
             return sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, d->ops[i].part);

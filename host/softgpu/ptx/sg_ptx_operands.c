@@ -370,6 +370,7 @@ static int parse_coords(struct sg_dec *d, struct sg_opnd *o)
             return r;
         if (!sg_tok_is(&d->l, ',')) { /* a single coordinate, without braces */
             o->nel = 1;
+            o->bare = true;
             o->el[0] = (struct sg_opel){x.kind, x.v, x.imm};
             return x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC
                        ? sg_dec_syntax(d, "a coordinate expected")

@@ -19,7 +19,9 @@ import tempfile
 ACCEPTED_OF = 300  # instructions of which one may be accepted here alone
 TARGETS = (75, 80, 86, 90, 100)
 SPECIFIC = {90: "90a", 100: "100a", 120: "120a"}  # by the .target of a GATE that is specific
-IGNORED = {"b8x16", "b6x16_p32", "b4x16_p64"}  # formats of ldmatrix, which ptxas ignores in many other instructions
+# Formats of ldmatrix and fields of tensor maps, which ptxas ignores in many other instructions.
+IGNORED = {"b8x16", "b6x16_p32", "b4x16_p64", "global_address", "rank", "box_dim", "global_dim", "element_stride", "global_stride",
+           "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode"}
 REGISTERS = {"pred": "p", "b8": "c", "b16": "h", "u16": "us", "s16": "ss", "b32": "b", "u32": "u", "s32": "s", "f32": "f",
              "b64": "d", "u64": "ul", "s64": "sl", "f64": "dd", "f16": "hh"}
 SIZES = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}

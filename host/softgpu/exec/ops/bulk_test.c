@@ -158,13 +158,6 @@ static void by_hand(void)
                   "16, [%r1+100000];"),
            1, mem, &f);
     t_result("a bulk copy with a bad barrier", r == 700, "%d %s", r, f.message);
-    r = go(KERNEL("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                  "[%r1], [%rd1, {%r3}], [%r2];"),
-           1, mem, &f);
-    t_result("tensor copies are refused by name",
-             r == -1 && strstr(f.message, "cp.async.bulk.tensor.1d") && strstr(f.message, "not available") &&
-                 !strstr(f.message, "syntax"),
-             "%d %s", r, f.message);
     r = go(KERNEL("cp.async.ca.shared.global [%r1], [%rd1, {%r3}], 16;"), 1, mem, &f);
     t_result("coordinates elsewhere", r == -1 && strstr(f.message, "syntax error"), "%d %s", r, f.message);
     r = go(KERNEL("setp.lt.u32 %p1, %r3, 32;\nbarrier.cluster.arrive;\n@%p1 bra W;\n"

@@ -56,6 +56,7 @@
 #include "exec/wgmma/wgmma.def"
 #include "exec/ops/matrix.def"
 #include "exec/ops/bulk.def"
+#include "exec/tensor/tensor.def"
 #include "exec/ops/cluster.def"
 #include "exec/ops/texture.def"
 #include "exec/ops/surface.def"

@@ -150,6 +150,11 @@ int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t
 /* ptx/select/sg_select_bulk.c: parts of the families cp, st and barrier. */
 int sg_emit_bulk(struct sg_dec *d);
 int sg_emit_st_async(struct sg_dec *d);
+#define SG_BULK_REDUCTIONS 8
+extern const char
+    *const sg_bulk_reductions[SG_BULK_REDUCTIONS]; /* add, min, ...: their numbers in handlers */
+int sg_emit_tensor(struct sg_dec *d);              /* ptx/select/sg_select_tensor.c */
+int sg_emit_tensormap(struct sg_dec *d);
 int sg_emit_red(struct sg_dec *d);
 int sg_emit_atom(struct sg_dec *d); /* ptx/select/sg_select_atom.c */
 int sg_emit_cluster_barrier(struct sg_dec *d);

@@ -55,11 +55,13 @@ static bool two_spaces(struct sg_dec *d, enum sg_space *to, enum sg_space *from)
     return true;
 }
 
+const char *const sg_bulk_reductions[SG_BULK_REDUCTIONS] = {"add", "min", "max", "inc",
+                                                            "dec", "and", "or",  "xor"};
+
 /* cp{.reduce}.async.bulk.dst.src.completion{.multicast} [d], [a], size{, [mbar]}{, blocks}{, cache policy} */
 int sg_emit_bulk(struct sg_dec *d)
 {
     static const char *const groups[] = {"commit_group", "wait_group"};
-    static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
     bool reduce = sg_mod(d, "reduce"), multicast = sg_mod(d, "multicast::cluster"), barrier;
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
     enum sg_space to, from;
@@ -82,7 +84,7 @@ int sg_emit_bulk(struct sg_dec *d)
     sg_mod(d, "L2::cache_hint"); /* an additional operand without effect */
     barrier = takes_barrier(d);
     if (!two_spaces(d, &to, &from) || (!barrier && !sg_mod(d, "bulk_group")) ||
-        (reduce && !any_mod(d, ops, 8, &op)))
+        (reduce && !any_mod(d, sg_bulk_reductions, SG_BULK_REDUCTIONS, &op)))
         return sg_dec_refuse(d, NULL);
     if (d->nops < (barrier ? 4u : 3u) || (to == SG_SP_GLOBAL && from == SG_SP_GLOBAL) ||
         barrier != (to == SG_SP_SHARED) || (multicast && (reduce || from != SG_SP_GLOBAL || d->nops < 5)))
@@ -130,15 +132,14 @@ int sg_emit_st_async(struct sg_dec *d)
 /* red [a], b and red.async [a], b, [mbar]: the same, but red.async also counts the bytes */
 int sg_emit_red(struct sg_dec *d)
 {
-    static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
     enum sg_type t = sg_ty(d, 0);
     const enum sg_space barrier = sg_mod(d, "shared::cluster") ? SG_SP_SHARED : SG_SP_GENERIC;
     int unused;
 
     if (!sg_mod(d, "async"))
         return sg_emit_atom(d);
-    if (!takes_barrier(d) || d->nops != 3 || !any_mod(d, ops, 8, &unused) || sg_type_float(t) ||
-        (sg_type_size(t) != 4 && sg_type_size(t) != 8))
+    if (!takes_barrier(d) || d->nops != 3 || !any_mod(d, sg_bulk_reductions, SG_BULK_REDUCTIONS, &unused) ||
+        sg_type_float(t) || (sg_type_size(t) != 4 && sg_type_size(t) != 8))
         return sg_dec_refuse(d, NULL);
     d->nops = 2;
     if (sg_emit_atom(d))
@@ -208,5 +209,6 @@ static int emit_getctarank(struct sg_dec *d)
 const struct sg_family sg_families_bulk[] = {
     {"mapa", emit_mapa, 3, 3, 0, NULL},
     {"getctarank", emit_getctarank, 2, 2, 0, NULL},
+    {"tensormap", sg_emit_tensormap, 2, 3, 0, NULL},
     {NULL, NULL, 0, 0, 0, NULL},
 };

@@ -177,7 +177,7 @@ const struct sg_family sg_families_ctl[] = {
     {"ret", emit_ret, 0, 0, SG_FAM_PRED, NULL},      {"exit", emit_exit, 0, 0, SG_FAM_PRED, NULL},
     {"trap", emit_trap, 0, 0, SG_FAM_CTL, NULL},     {"brkpt", emit_trap, 0, 0, 0, NULL},
     {"bar", emit_bar, 1, 4, SG_FAM_CTL, NULL},       {"barrier", emit_bar, 0, 4, SG_FAM_CTL, NULL},
-    {"membar", emit_fence, 0, 0, 0, NULL},           {"fence", emit_fence, 0, 1, SG_FAM_GROWS, NULL},
+    {"membar", emit_fence, 0, 0, 0, NULL},           {"fence", emit_fence, 0, 2, SG_FAM_GROWS, NULL},
     {"nanosleep", emit_nanosleep, 1, 1, 0, NULL},    {"griddepcontrol", emit_nothing, 0, 0, 0, NULL},
     {"alloca", sg_emit_alloca, 2, 3, 0, NULL},       {"stacksave", sg_emit_alloca, 1, 1, 0, NULL},
     {"stackrestore", sg_emit_alloca, 1, 1, 0, NULL}, {"pmevent", emit_nothing, 1, 1, 0, NULL},

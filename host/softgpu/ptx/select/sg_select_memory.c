@@ -110,7 +110,12 @@ static int emit_cp(struct sg_dec *d)
 
     for (uint32_t k = 0; k < d->oc.nmods; k++) {
         if (!strcmp(d->oc.mods[k], "tensor"))
-            return sg_dec_refuse(d, "tensor copies are not available");
+            return sg_emit_tensor(d);
+    }
+    for (uint32_t k = 0; k < d->nops; k++)
+        if (d->ops[k].coords)
+            return sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
+    for (uint32_t k = 0; k < d->oc.nmods; k++) {
         if (!strcmp(d->oc.mods[k], "bulk"))
             return sg_emit_bulk(d);
     }
@@ -170,7 +175,7 @@ const struct sg_family sg_families_mem[] = {
     {"discard", emit_hint, 1, 2, 0, NULL},
     {"applypriority", emit_hint, 1, 2, 0, NULL},
     {"createpolicy", emit_createpolicy, 1, 5, 0, NULL},
-    {"cp", emit_cp, 0, 5, 0, NULL},
+    {"cp", emit_cp, 0, 6, SG_FAM_COORDS, NULL},
     {"mbarrier", sg_emit_mbarrier, 1, 4, 0, NULL},
     {NULL, NULL, 0, 0, 0, NULL},
 };

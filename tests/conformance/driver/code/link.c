@@ -566,6 +566,50 @@ CASE(cluster_preferred, CF_CTX)
     NEED(cuMemFree(p));
 }
 
+/* Each requirement of the manual, broken alone; a refusal leaves the map as it was. */
+static void tensor_map_refusals(CUdeviceptr p)
+{
+    static const struct {
+        const char *name;
+        unsigned rank, address, type, interleave, swizzle, promotion, fill;
+        cuuint64_t dim, stride;
+        cuuint32_t box[2], step;
+    } bad[] = {{"rank_0", 0, 0, 7, 0, 0, 0, 0, 64, 256, {16, 16}, 1},
+               {"rank_6", 6, 0, 7, 0, 0, 0, 0, 64, 256, {16, 16}, 1},
+               {"address", 2, 8, 7, 0, 0, 0, 0, 64, 256, {16, 16}, 1},
+               {"dim_0", 2, 0, 7, 0, 0, 0, 0, 0, 256, {16, 16}, 1},
+               {"dim_large", 2, 0, 7, 0, 0, 0, 0, (1ull << 32) + 1, 256, {16, 16}, 1},
+               {"stride_8", 2, 0, 7, 0, 0, 0, 0, 64, 264, {16, 16}, 1},
+               {"stride_large", 2, 0, 7, 0, 0, 0, 0, 64, 1ull << 40, {16, 16}, 1},
+               {"box_0", 2, 0, 7, 0, 0, 0, 0, 64, 256, {16, 0}, 1},
+               {"box_large", 2, 0, 7, 0, 0, 0, 0, 64, 256, {16, 257}, 1},
+               {"box_bytes", 2, 0, 7, 0, 0, 0, 0, 64, 256, {15, 16}, 1},
+               {"step_0", 2, 0, 7, 0, 0, 0, 0, 64, 256, {16, 16}, 0},
+               {"step_9", 2, 0, 7, 0, 0, 0, 0, 64, 256, {16, 16}, 9},
+               {"swizzle_span", 2, 0, 7, 0, CU_TENSOR_MAP_SWIZZLE_32B, 0, 0, 64, 256, {16, 16}, 1},
+               {"interleave_rank", 2, 0, 7, CU_TENSOR_MAP_INTERLEAVE_16B, 0, 0, 0, 64, 256, {16, 16}, 1},
+               {"fill_integer", 2, 0, CU_TENSOR_MAP_DATA_TYPE_UINT32, 0, 0, 0, 1, 64, 256, {16, 16}, 1}};
+    CUtensorMap map, untouched;
+
+    for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+        const cuuint64_t dims[6] = {64, bad[k].dim, 1, 1, 1, 1},
+                         strides[5] = {bad[k].stride, 16384, 16384, 16384, 16384};
+        const cuuint32_t box[6] = {bad[k].box[0], bad[k].box[1], 1, 1, 1, 1},
+                         steps[6] = {1, bad[k].step, 1, 1, 1, 1};
+
+        memset(&map, 0x5a, sizeof(map));
+        untouched = map;
+        RC(bad[k].name,
+           cuTensorMapEncodeTiled(
+               &map, (CUtensorMapDataType)bad[k].type, bad[k].rank, (void *)(p + bad[k].address), dims,
+               strides, box, steps, (CUtensorMapInterleave)bad[k].interleave,
+               (CUtensorMapSwizzle)bad[k].swizzle, (CUtensorMapL2promotion)bad[k].promotion,
+               (CUtensorMapFloatOOBfill)bad[k].fill),
+           CUDA_ERROR_INVALID_VALUE);
+        cf_true("untouched", !memcmp(&map, &untouched, sizeof(map)));
+    }
+}
+
 /* Only GPUs of compute capability 9.0 and later have tensor maps. */
 CASE(tensor_map, CF_CTX)
 {
@@ -580,7 +624,9 @@ CASE(tensor_map, CF_CTX)
                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     RC_IN("tiled", r, CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         OK("replace", cuTensorMapReplaceAddress(&map, (void *)p));
+        tensor_map_refusals(p);
+    }
     NEED(cuMemFree(p));
 }
