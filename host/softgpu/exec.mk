@@ -214,6 +214,7 @@ SG_EXEC_TESTS := \
 	jit/memory/affine_test \
 	jit/memory/halves_test \
 	jit/memory/windows_test \
+	jit/memory/settled_test \
 	jit/memory/sums_test \
 	ptx/canonical_test \
 	ptx/class_test \
@@ -233,7 +234,7 @@ SG_EXEC_TESTS := \
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test) \
-	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums affine native pressure late,$(t)_native_avx2_test) \
+	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums settled affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -243,7 +244,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
-$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/late_test.o $(O)/jit/native_test.o $(O)/jit/natives_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
+$(O)/jit/code_memory_test.o $(O)/jit/complete_test.o $(O)/jit/late_test.o $(O)/jit/native_test.o $(O)/jit/natives_test.o $(O)/jit/pressure_test.o $(O)/jit/memory/windows_test.o $(O)/jit/memory/halves_test.o $(O)/jit/memory/settled_test.o $(O)/jit/memory/sums_test.o $(O)/jit/memory/affine_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

@@ -66,16 +66,21 @@ void *tm_reserve(size_t size)
     return p;
 }
 
+void tm_free_last(void)
+{
+    nallocs--;
+    if (allocs[nallocs].mapped)
+        munmap(allocs[nallocs].p, allocs[nallocs].size);
+    else
+        free(allocs[nallocs].p);
+    allocs[nallocs].mapped = false;
+    sg_mem_generation++;
+}
+
 void tm_free_all(void)
 {
-    while (nallocs) {
-        nallocs--;
-        if (allocs[nallocs].mapped)
-            munmap(allocs[nallocs].p, allocs[nallocs].size);
-        else
-            free(allocs[nallocs].p);
-        allocs[nallocs].mapped = false;
-    }
+    while (nallocs)
+        tm_free_last();
     sg_mem_generation++;
 }
 

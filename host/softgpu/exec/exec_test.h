@@ -11,6 +11,7 @@
 void *tm_alloc(size_t size);
 /* The same without touching it, for gigabytes. */
 void *tm_reserve(size_t size);
+void tm_free_last(void); /* the latest allocation */
 void tm_free_all(void);
 
 struct tk {

@@ -4,6 +4,7 @@
  * instructions under a predicate or in a mode, are compiled again with it.
  */
 #include "jit/avx2/avx2.h"
+#include "jit/late.h"
 #include "jit/memory/affine.h"
 #include "jit/ops.h"
 
@@ -337,14 +338,56 @@ static void compile_block(struct jit *j, u32 first)
         sg_jit_leave_at(j, c->ninsns - 1, SG_JUMP);
 }
 
+/* True if the block may have loads from sums. */
+static bool may_settle(const struct jit *j, u32 first)
+{
+    const struct sg_code *c = j->code;
+
+    for (u32 i = first; i < c->ninsns && (i == first || j->leader[i] != 1) && !j->masked; i++) {
+        const struct jop *o = sg_jit_find(c->insns[i].fn, NULL);
+
+        if (o && o->load && !sg_jit_flat(j, c->insns[i].a))
+            return true;
+    }
+    return false;
+}
+
+/* The block's code that a settled version may take the place of. */
+static void settling_block(struct jit *j, u32 first)
+{
+    const u32 sites = j->nsites;
+    size_t at;
+
+    if (!may_settle(j, first)) {
+        compile_block(j, first);
+        return;
+    }
+    at = sg_jit_settled_ask(j, first);
+    compile_block(j, first);
+    sg_jit_settled_note(j, first, at, sites);
+}
+
 void sg_jit_block(struct jit *j, u32 first)
 {
     if (!j->masked && sg_jit_affine_find(j, first)) {
         sg_jit_affine_enter(j);
-        compile_block(j, first);
+        settling_block(j, first);
         sg_jit_affine_leave(j, first);
+        compile_block(j, first);
+        return;
+    }
+    settling_block(j, first);
+}
+
+void sg_jit_block_settled(struct jit *j, u32 first, struct sg_affine *affine)
+{
+    if (affine && !sg_jit_affine_again(j, first, affine)) {
+        j->b.failed = true;
+        return;
     }
     compile_block(j, first);
+    if (affine)
+        sg_jit_affine_end(j);
 }
 
 void sg_jit_patterns(struct jit *j)

@@ -2,7 +2,8 @@
 #include "jit/late.h"
 
 #include "jit/avx2/avx2.h"
-#include "jit/memory/windows.h"
+#include "jit/memory/affine.h"
+#include "jit/memory/sums.h"
 
 #ifdef SG_JIT
 
@@ -11,12 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_VERSIONS (JIT_VERSIONS - 1) /* JIT_SOME and JIT_LOW */
+#define LATE_MASKED (JIT_VERSIONS - 1)  /* versions of a block: JIT_SOME and JIT_LOW */
+#define LATE_VERSIONS (LATE_MASKED + 1) /* and the settled one */
+#define SETTLE_AFTER 4u     /* runs of a block with known lanes, then its settled version is compiled */
+#define SETTLE_PASSES 4096u /* runs with unknown lanes, then there will be none */
 
 /* A version that was compiled. */
 struct late_code {
     void *at;
     size_t bytes;
+};
+
+/* What a block's settled version is compiled from. */
+struct late_settle {
+    u32 sites,
+        nsites; /* loads from sums: those before the block's, and its own; 0: there is no settled version */
+    struct sg_affine *affine; /* of the block's code for affine values; or NULL */
+    u64 usual; /* the address of the block's code without it; an offset until the code has its place */
+    _Atomic u32 passes, known; /* runs of the block so far; those with known lanes */
 };
 
 struct sg_late {
@@ -25,8 +38,11 @@ struct sg_late {
     struct sg_insn
         *insns; /* the instructions as decoded, of which native code replaced some; NULL: not needed yet */
     u32 nblocks;
-    u32 *first;         /* per block: its first instruction, ascending */
-    _Atomic u64 *entry; /* addresses: of all blocks for JIT_SOME, then for JIT_LOW */
+    u32 *first;                 /* per block: its first instruction, ascending */
+    _Atomic u64 *entry;         /* addresses: of all blocks for JIT_SOME, then for JIT_LOW, then settled */
+    u64 *all;                   /* per block: its address for all lanes */
+    struct late_settle *settle; /* per block */
+    struct site *sites;
     const u8 *common[JIT_COMMON];
     _Atomic bool failed; /* missing code is interpreted */
     bool avx2;
@@ -54,7 +70,10 @@ struct sg_late *sg_jit_late_new(struct jit *j)
         l->nblocks += j->leader[i] == 1;
     l->first = calloc(l->nblocks, sizeof(*l->first));
     l->entry = calloc((size_t)l->nblocks * LATE_VERSIONS, sizeof(*l->entry));
-    if (!l->first || !l->entry) {
+    l->all = calloc(l->nblocks, sizeof(*l->all));
+    l->settle = calloc(l->nblocks, sizeof(*l->settle));
+    l->sites = j->sites = calloc(SG_NATIVE_SITES, sizeof(*l->sites));
+    if (!l->first || !l->entry || !l->all || !l->settle || !l->sites) {
         sg_jit_late_free(l);
         return NULL;
     }
@@ -74,6 +93,9 @@ void sg_jit_late_free(struct sg_late *l)
     free(l->insns);
     free(l->first);
     free((void *)l->entry);
+    free(l->all);
+    free(l->settle);
+    free(l->sites);
     free(l->j.leader);
     free(l->j.kill);
     free(l->j.addresses);
@@ -91,6 +113,21 @@ u32 sg_jit_late_count(struct sg_late *l)
     return n;
 }
 
+u32 sg_jit_late_settled(struct sg_late *l)
+{
+    u32 n = 0;
+
+    pthread_mutex_lock(&l->lock);
+    for (u32 k = 0; k < l->nblocks; k++) {
+        const u64 entry = atomic_load_explicit(&l->entry[LATE_MASKED * l->nblocks + k], memory_order_relaxed);
+
+        n += l->settle[k].nsites && entry != l->settle[k].usual &&
+             entry != (u64)(uintptr_t)l->common[UINT32_MAX - JIT_MISSING];
+    }
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
 void sg_jit_late_begin(struct jit *j, const u8 *at, const size_t common[JIT_COMMON])
 {
     struct sg_late *l = j->late;
@@ -100,6 +137,10 @@ void sg_jit_late_begin(struct jit *j, const u8 *at, const size_t common[JIT_COMM
     for (u32 k = 0; k < LATE_VERSIONS * l->nblocks; k++)
         atomic_store_explicit(&l->entry[k], (u64)(uintptr_t)l->common[UINT32_MAX - JIT_MISSING],
                               memory_order_relaxed);
+    for (u32 k = 0; k < l->nblocks; k++) {
+        l->all[k] = (u64)(uintptr_t)(at + j->entry[l->first[k]]);
+        l->settle[k].usual += (u64)(uintptr_t)at;
+    }
     l->avx2 = j->b.avx2 != NULL;
     l->j = *j;
     l->j.b = (struct buf){.max = j->b.max - j->b.n};
@@ -113,8 +154,8 @@ void sg_jit_late_begin(struct jit *j, const u8 *at, const size_t common[JIT_COMM
     l->j.nstubs = l->j.cap_stubs = l->j.njumps = l->j.cap_jumps = l->j.npatterns = l->j.cap_patterns = 0;
 }
 
-/* The place in l->entry of the version of the block that begins at insn. */
-static u32 late_index(const struct sg_late *l, u32 version, u32 insn)
+/* The number of the block that begins at insn. */
+static u32 late_block(const struct sg_late *l, u32 insn)
 {
     u32 low = 0, high = l->nblocks;
 
@@ -123,8 +164,122 @@ static u32 late_index(const struct sg_late *l, u32 version, u32 insn)
 
         *(l->first[middle] <= insn ? &low : &high) = middle;
     }
-    return (version - JIT_SOME) * l->nblocks + low;
+    return low;
 }
+
+/* The place in l->entry of the version of the block that begins at insn. */
+static u32 late_index(const struct sg_late *l, u32 version, u32 insn)
+{
+    return (version - JIT_SOME) * l->nblocks + late_block(l, insn);
+}
+
+/* The address of the version of a block that a jump goes to, for all lanes or compiled. */
+static u64 late_address(const struct sg_late *l, const struct jump *p)
+{
+    if (p->masked == JIT_ALL)
+        return l->all[late_block(l, p->insn)];
+    return atomic_load_explicit(&l->entry[late_index(l, p->masked, p->insn)], memory_order_relaxed);
+}
+
+/* ---- settled versions ---- */
+
+size_t sg_jit_settled_ask(struct jit *j, u32 first)
+{
+    struct sg_late *l = j->late;
+    const u32 k = LATE_MASKED * l->nblocks + late_block(l, first);
+    const size_t at = here(B(j));
+
+    mov_imm64(B(j), RCX, k);
+    mov_imm64(B(j), RDX, (u64)(uintptr_t)&l->entry[k]);
+    put8(B(j), 0xff); /* jmp [rdx] */
+    put8(B(j), 0x22);
+    l->settle[late_block(l, first)].usual = here(B(j));
+    return at;
+}
+
+void sg_jit_settled_note(struct jit *j, u32 first, size_t at, u32 sites)
+{
+    struct late_settle *s = &j->late->settle[late_block(j->late, first)];
+
+    s->sites = sites;
+    s->nsites = j->nsites - sites;
+    s->affine = j->affine ? sg_jit_affine_of(j) : NULL;
+    if (s->nsites || j->b.failed)
+        return;
+    j->b.p[at] = 0xeb; /* jmp: over the question */
+    j->b.p[at + 1] = (u8)(s->usual - at - 2);
+}
+
+#define SETTLE_REACH (1 << 28) /* bytes: of displacements, whose sums must fit 32 bits */
+
+/* True if a load's lanes lie as its settled code may assume. */
+static bool late_is_settled(const struct sg_late *l, const struct site *x, u8 lie)
+{
+    const s64 imm = l->code->insns[x->insn].imm;
+    const struct sg_window *w = x->window;
+
+    if (lie == LIE_IN_WINDOWS)
+        return w->low > -SETTLE_REACH && w->span < SETTLE_REACH && imm > -SETTLE_REACH && imm < SETTLE_REACH;
+    return lie != LIE_UNKNOWN;
+}
+
+/* Whether to compile the settled version for the lanes of w now; *never: it makes no sense at any time. */
+static bool late_may_settle(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w,
+                            bool *never)
+{
+    u32 known = 0, apart = 0;
+
+    for (u32 k = s->sites + 1; k <= s->sites + s->nsites; k++) {
+        known += late_is_settled(l, &l->sites[k], w->lie[k]);
+        apart += w->lie[k] == LIE_APART;
+    }
+    *never =
+        apart == s->nsites || atomic_fetch_add_explicit(&s->passes, 1, memory_order_relaxed) >= SETTLE_PASSES;
+    return !*never && known == s->nsites &&
+           atomic_fetch_add_explicit(&s->known, 1, memory_order_relaxed) + 1 >= SETTLE_AFTER;
+}
+
+/* Goes to the block's usual code unless w->lie is as the settled code needs it. */
+static void late_compare_lanes(struct jit *j, const struct late_settle *s)
+{
+    const u8 *lie = j->settled + s->sites + 1;
+    const s32 at = (s32)(offsetof(struct sg_warp, lie) + s->sites + 1);
+    struct buf *b = B(j);
+
+    for (u32 k = 0, n; k < s->nsites; k += n) {
+        size_t same;
+        u64 v = 0;
+
+        n = s->nsites - k >= 8 ? 8 : s->nsites - k >= 4 ? 4 : 1;
+        memcpy(&v, lie + k, n);
+        if (n == 1) {
+            alu_mem_imm8(b, true, 7, G_WARP, at + (s32)k, (u32)v);
+        } else {
+            mov_imm64(b, RAX, v);
+            alu_mem(b, n == 8, 0x3b, RAX, G_WARP, at + (s32)k);
+        }
+        same = jcc(b, JE);
+        mov_imm64(b, RAX, s->usual);
+        put8(b, 0xff); /* jmp rax */
+        put8(b, 0xe0);
+        land(b, same);
+    }
+}
+
+/* Emits the settled version of the block. */
+static void late_settled(struct sg_late *l, struct jit *j, u32 block)
+{
+    const struct late_settle *s = &l->settle[block];
+
+    j->masked = JIT_ALL;
+    j->nsites = s->sites;
+    late_compare_lanes(j, s);
+    sg_jit_block_settled(j, l->first[block], s->affine);
+    j->b.failed |= j->nsites != s->sites + s->nsites; /* not as in the first compilation */
+    j->nsites = l->j.nsites;
+}
+
+/* ---- compilation ---- */
 
 static bool late_is_missing(const struct sg_late *l, u64 entry)
 {
@@ -138,10 +293,13 @@ static bool late_is_missing(const struct sg_late *l, u64 entry)
 static size_t late_target(struct sg_late *l, struct jit *j, const struct jump *p, u32 self)
 {
     struct buf *b = B(j);
-    const u32 k = late_index(l, p->masked, p->insn);
     const size_t at = b->n;
     u64 entry;
+    u32 k;
 
+    if (p->masked == JIT_ALL)
+        return SIZE_MAX;
+    k = late_index(l, p->masked, p->insn);
     if (k == self)
         return 0;
     entry = atomic_load_explicit(&l->entry[k], memory_order_relaxed);
@@ -182,8 +340,7 @@ static u8 *late_place(struct sg_late *l, struct jit *j, u32 self)
         if (p->insn >= j->code->ninsns)
             absolute = (u64)(uintptr_t)l->common[UINT32_MAX - p->insn];
         else if (to[k] == SIZE_MAX)
-            absolute =
-                atomic_load_explicit(&l->entry[late_index(l, p->masked, p->insn)], memory_order_relaxed);
+            absolute = late_address(l, p);
         patch(b, p->at, absolute ? absolute - (u64)(uintptr_t)at : to[k]);
     }
     if (at && !sg_jit_mem_fill(at, b->p, b->n)) {
@@ -200,13 +357,14 @@ struct late_work {
     struct sg_code code;
     struct avx2 avx2;
     struct avx2_fork forks[AVX2_FORKS];
+    u8 lie[SG_NATIVE_SITES];
 };
 
-/* Compiles version `index` of l->entry. Returns its address; NULL: failed. */
-static u8 *late_compile(struct sg_late *l, struct late_work *x, u32 index)
+/* Compiles version `index` of l->entry, a settled one for the lanes of w. Returns its address; NULL: failed. */
+static u8 *late_compile(struct sg_late *l, struct late_work *x, u32 index, const struct sg_warp *w)
 {
     struct jit *j = &x->j;
-    const u32 first = l->first[index % l->nblocks];
+    const u32 block = index % l->nblocks, version = index / l->nblocks;
     u8 *at = NULL;
 
     *j = l->j;
@@ -215,11 +373,17 @@ static u8 *late_compile(struct sg_late *l, struct late_work *x, u32 index)
     j->code = &x->code;
     x->avx2.forks = x->forks;
     j->b.avx2 = l->avx2 ? &x->avx2 : NULL;
-    j->masked = (u8)(JIT_SOME + index / l->nblocks);
-    sg_jit_block(j, first);
+    memcpy(x->lie, w->lie, sizeof(x->lie));
+    j->settled = version == LATE_MASKED ? x->lie : NULL;
+    j->masked = (u8)(JIT_SOME + version);
+    if (j->settled)
+        late_settled(l, j, block);
+    else
+        sg_jit_block(j, l->first[block]);
     sg_jit_stubs(j);
     sg_jit_complete(j);
     sg_jit_patterns(j);
+    j->b.failed |= j->native_bytes > l->code->native_bytes;
     if (!j->b.failed)
         at = late_place(l, j, index);
     while (at && j->windows) { /* freed with the kernel's */
@@ -260,7 +424,7 @@ static bool late_has_insns(struct sg_late *l)
     return l->insns != NULL;
 }
 
-static u64 late_find(struct sg_late *l, u32 index)
+static u64 late_find(struct sg_late *l, u32 index, const struct sg_warp *w)
 {
     u64 entry;
 
@@ -271,8 +435,10 @@ static u64 late_find(struct sg_late *l, u32 index)
         u8 *at = NULL;
 
         if (x && late_has_insns(l) && sg_grow(&l->codes, &l->cap_codes, l->ncodes, sizeof(*l->codes)))
-            at = late_compile(l, x, index);
+            at = late_compile(l, x, index, w);
         free(x);
+        if (!at && index >= LATE_MASKED * l->nblocks)
+            at = (u8 *)(uintptr_t)l->settle[index % l->nblocks].usual;
         entry = (u64)(uintptr_t)at;
         /* The processors that run the kernel's other threads were interrupted when the code was
            unmapped for writing, so that they have none of what was there before. */
@@ -285,14 +451,33 @@ static u64 late_find(struct sg_late *l, u32 index)
     return entry;
 }
 
+/* A warp begins a block that has no settled version: where it continues. */
+static u64 late_settle(struct sg_warp *w, struct sg_late *l, u32 index)
+{
+    struct late_settle *s = &l->settle[index % l->nblocks];
+    bool never;
+
+    if (late_may_settle(l, s, w, &never))
+        return late_find(l, index, w);
+    if (never) {
+        u64 missing = (u64)(uintptr_t)l->common[UINT32_MAX - JIT_MISSING];
+
+        atomic_compare_exchange_strong(&l->entry[index], &missing, s->usual);
+    }
+    return s->usual;
+}
+
 /* A warp comes to a version that is missing: where it continues. */
 static struct late_way late_enter(struct sg_warp *w, struct sg_late *l, u32 index)
 {
     const u32 i = l->first[index % l->nblocks];
     const struct sg_insn *in = &l->code->insns[i];
-    const u64 to = atomic_load_explicit(&l->failed, memory_order_relaxed) ? 0 : late_find(l, index);
+    u64 to;
     int step;
 
+    if (index >= LATE_MASKED * l->nblocks)
+        return (struct late_way){late_settle(w, l, index), 0};
+    to = atomic_load_explicit(&l->failed, memory_order_relaxed) ? 0 : late_find(l, index, w);
     if (to)
         return (struct late_way){to, 0};
     w->cta->icount++;

@@ -96,9 +96,9 @@ void sg_jit_complete(struct jit *j)
 
         if (p->insn >= j->code->ninsns)
             whole &= UINT32_MAX - p->insn < JIT_COMMON;
-        else if (p->masked == JIT_ALL)
+        else if (p->masked == JIT_ALL && !j->settled)
             whole &= j->entry && j->entry[p->insn];
-        else /* its block is compiled when it runs first */
+        else /* its block is compiled when it runs first, or was, for all lanes */
             whole &= j->late_block && j->leader[p->insn] == 1;
     }
     j->b.failed |= !whole;

@@ -90,6 +90,18 @@ enum { GROUP_UNCHECKED, GROUP_CHECKED, GROUP_MATCHES, GROUP_IN_ROW };
 /* Version of the code, by running lanes: all, some, or only some of the lower 16. */
 enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };
 
+/* A load from a sum, in a block for all lanes. */
+struct site {
+    struct sg_window *window;
+    u32 insn;
+};
+
+/* A byte that a settled version prefetches. */
+struct fetched {
+    u32 root; /* number of an address register's value, the same for all loads from it */
+    s32 at;   /* from that value on */
+};
+
 struct jit {
     struct buf b;
     struct sg_code *code;
@@ -138,6 +150,12 @@ struct jit {
     size_t table_room;           /* bytes left for stubs, jumps, patterns and windows */
     u32 walked;                  /* instructions visited in search of groups */
     u32 prologue;                /* bytes at the way in for the interpreter that save registers */
+
+    /* Settled versions (jit/late.h). */
+    struct site *sites; /* by number of the site, SG_NATIVE_SITES; or NULL */
+    const u8 *settled;  /* by site: w->lie for which such a version is compiled; NULL: it is another one */
+    struct fetched fetched[128];
+    u32 nfetched;
 };
 
 /*
@@ -240,6 +258,8 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
 /* Compiles the block that begins at `first` in version j->masked; for all lanes twice, if that helps: for lanes
    whose distances stay the same, then for all others. */
 void sg_jit_block(struct jit *j, u32 first);
+/* Compiles its settled version, for j->settled: with affine values if `affine` is not NULL. */
+void sg_jit_block_settled(struct jit *j, u32 first, struct sg_affine *affine);
 void sg_jit_stubs(struct jit *j);    /* emits all stubs */
 void sg_jit_patterns(struct jit *j); /* emits all patterns */
 /* Compiles instruction i, which is neither a branch nor an exit. Returns the number of

@@ -73,16 +73,30 @@ bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state 
     return true;
 }
 
-/* RCX: where group g begins. */
-static void begin_of(struct buf *b, u32 g)
-{
-    sg_avx2_general(b, true, false, 0x8b, RCX, MEM_AT(RSI, AT(base) + (s32)(8 * g)));
-    alu_reg(b, true, 0x01, RCX, RAX);
-}
+/* A load by windows, `disp` from RAX on. */
+struct by_groups {
+    u32 n; /* words per lane */
+    s32 disp;
+    bool ahead; /* the data of the next warps, too */
+    const struct sg_window *settled;
+};
 
-static void prefetch_window(struct buf *b, s32 disp)
+/* Where the load from group g begins; ahead: the data of the next warps is prefetched. */
+static struct rm begin_of(struct buf *b, const struct by_groups *l, u32 g, bool ahead)
 {
-    sg_avx2_general(b, false, true, 0x18, 1, MEM_AT(RCX, disp + SG_WINDOW_AHEAD)); /* prefetcht0 */
+    u32 reg = RCX;
+    s32 disp = l->disp;
+
+    if (l->settled) {
+        reg = RAX;
+        disp += (s32)l->settled->base[g];
+    } else {
+        sg_avx2_general(b, true, false, 0x8b, RCX, MEM_AT(RSI, AT(base) + (s32)(8 * g)));
+        alu_reg(b, true, 0x01, RCX, RAX);
+    }
+    if (ahead && l->ahead)
+        sg_avx2_general(b, false, true, 0x18, 1, MEM_AT(reg, disp + SG_WINDOW_AHEAD)); /* prefetcht0 */
+    return MEM_AT(reg, disp);
 }
 
 /* The indices of the next word. */
@@ -93,47 +107,43 @@ static void next_words(struct buf *b)
 }
 
 /* 8 lanes of words: half h of registers d[0] to d[n - 1], from group g. few: with a mask. */
-static void eight_words(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead, bool few)
+static void eight_words(struct buf *b, const struct by_groups *l, const u32 d[4], u32 h, u32 g, bool few)
 {
-    struct rm from = MEM_AT(RCX, disp);
+    struct rm from = begin_of(b, l, g, true);
 
-    begin_of(b, g);
     if (few) {
         v256(b, LOAD, T2, 0, MEM_AT(RSI, AT(wanted) + (s32)(32 * g)));
         v256(b, OP(M38, P66, 0, 0x8c), T2, T2, from); /* vpmaskmovd */
         from = REG(T2);
-    } else if (n > 1) {
+    } else if (l->n > 1) {
         v256(b, LOAD, T2, 0, from);
         from = REG(T2);
     }
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(32 * g)));
-    for (u32 k = 0; k < n; k++) {
+    for (u32 k = 0; k < l->n; k++) {
         if (k)
             next_words(b);
         v256(b, OP(M38, P66, 0, 0x36), sg_avx2_put(b, d[k], h), T0, from); /* vpermd */
     }
-    if (ahead)
-        prefetch_window(b, disp);
 }
 
 /* The same of two groups of 4 lanes. */
-static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
+static void twice_four(struct buf *b, const struct by_groups *l, const u32 d[4], u32 h, u32 g)
 {
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(16 * g)));
     for (u32 q = 0; q < 2; q++) {
-        begin_of(b, g + q);
-        if (n > 1)
-            v256(b, LOAD, q ? T3 : T2, 0, MEM_AT(RCX, disp));
+        const struct rm from = begin_of(b, l, g + q, true);
+
+        if (l->n > 1)
+            v256(b, LOAD, q ? T3 : T2, 0, from);
         else
-            v256(b, OP(M38, P66, 0, 0x36), q ? T3 : T2, T0, MEM_AT(RCX, disp)); /* vpermd */
-        if (ahead)
-            prefetch_window(b, disp);
+            v256(b, OP(M38, P66, 0, 0x36), q ? T3 : T2, T0, from); /* vpermd */
     }
-    if (n == 1) {
+    if (l->n == 1) {
         v256i(b, OP(M3A, P66, 0, 0x02), sg_avx2_put(b, d[0], h), T2, REG(T3), 0xf0); /* vpblendd */
         return;
     }
-    for (u32 k = 0; k < n; k++) {
+    for (u32 k = 0; k < l->n; k++) {
         const u32 y = sg_avx2_put(b, d[k], h);
 
         if (k)
@@ -145,23 +155,21 @@ static void twice_four(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 d
 }
 
 /* The same of four groups of 2 lanes: groups g and g + 2 in T2, the others in T3. */
-static void four_pairs(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 disp, bool ahead)
+static void four_pairs(struct buf *b, const struct by_groups *l, const u32 d[4], u32 h, u32 g)
 {
     const struct vop permilps = OP(M38, P66, 0, 0x0c);
 
     for (u32 q = 0; q < 4; q++) {
+        const struct rm from = begin_of(b, l, g + q, !(q & 1));
         const u32 t = q & 1 ? T3 : T2;
 
-        begin_of(b, g + q);
         if (q < 2)
-            sg_avx2_vex(b, LOAD, false, t, 0, MEM_AT(RCX, disp));
+            sg_avx2_vex(b, LOAD, false, t, 0, from);
         else
-            v256i(b, INSERT128, t, t, MEM_AT(RCX, disp), 1);
-        if (ahead && !(q & 1))
-            prefetch_window(b, disp);
+            v256i(b, INSERT128, t, t, from, 1);
     }
     v256(b, LOAD, T0, 0, MEM_AT(RSI, AT(word) + (s32)(8 * g)));
-    for (u32 k = 0; k < n; k++) {
+    for (u32 k = 0; k < l->n; k++) {
         const u32 y = sg_avx2_put(b, d[k], h);
 
         if (k)
@@ -173,39 +181,36 @@ static void four_pairs(struct buf *b, const u32 d[4], u32 n, u32 h, u32 g, s32 d
 }
 
 /* Elements of 8 or 16 bits of four groups of 2 lanes. */
-static void small_pairs(struct buf *b, u32 y, struct vop bcast, u32 g, s32 disp)
+static void small_pairs(struct buf *b, const struct by_groups *l, u32 y, struct vop bcast, u32 g)
 {
-    for (u32 q = 0; q < 4; q++) {
-        begin_of(b, g + q);
-        sg_avx2_vex(b, bcast, false, T0 + q, 0, MEM_AT(RCX, disp));
-    }
+    for (u32 q = 0; q < 4; q++)
+        sg_avx2_vex(b, bcast, false, T0 + q, 0, begin_of(b, l, g + q, false));
     sg_avx2_vex(b, OP(M0F, P66, 0, 0x6c), false, T0, T0, REG(T1)); /* vpunpcklqdq */
     sg_avx2_vex(b, OP(M0F, P66, 0, 0x6c), false, T2, T2, REG(T3));
     v256i(b, INSERT128, y, T0, REG(T2), 1);
 }
 
 /* An element of 8 or 16 bits for each of the groups of a half, in the low bits of its lanes. */
-static void small_elements(struct buf *b, u32 d, u32 each, u32 size, u32 h, u32 g, s32 disp)
+static void small_elements(struct buf *b, const struct by_groups *l, u32 d, u32 each, u32 size, u32 h, u32 g)
 {
     const struct vop bcast = OP(M38, P66, 0, size == 1 ? 0x78 : 0x79);
     const u32 y = sg_avx2_put(b, d, h);
 
     if (each == 2) {
-        small_pairs(b, y, bcast, g, disp);
+        small_pairs(b, l, y, bcast, g);
         return;
     }
-
-    begin_of(b, g);
-    v256(b, bcast, y, 0, MEM_AT(RCX, disp));
+    v256(b, bcast, y, 0, begin_of(b, l, g, false));
     if (each == 8)
         return;
-    begin_of(b, g + 1);
-    v256(b, bcast, T0, 0, MEM_AT(RCX, disp));
+    v256(b, bcast, T0, 0, begin_of(b, l, g + 1, false));
     v256i(b, OP(M3A, P66, 0, 0x02), y, y, REG(T0), 0xf0); /* vpblendd */
 }
 
-static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 disp, bool ahead, bool few)
+/* The load in the form `state`; size: bytes per lane. */
+static void by_form(struct jit *j, const struct by_groups *l, u32 d[4][4], u32 size, u32 state)
 {
+    const u32 each = state == SG_WINDOW_2 ? 2 : state == SG_WINDOW_4 ? 4 : 8;
     struct buf *b = B(j);
 
     for (u32 c = 0; c < sg_jit_n(j, false); c++)
@@ -213,43 +218,49 @@ static void one_way(struct jit *j, u32 d[4][4], u32 n, u32 size, u32 each, s32 d
             const u32 g = (2 * c + h) * (8 / each);
             u32 v[4] = {0};
 
-            for (u32 k = 0; k < n; k++)
+            for (u32 k = 0; k < l->n; k++)
                 v[k] = d[k][c];
             sg_avx2_unlock(b);
             if (size < 4)
-                small_elements(b, v[0], each, size, h, g, disp);
+                small_elements(b, l, v[0], each, size, h, g);
             else if (each == 8)
-                eight_words(b, v, n, h, g, disp, ahead, few);
+                eight_words(b, l, v, h, g, state == SG_WINDOW_FEW);
             else if (each == 4)
-                twice_four(b, v, n, h, g, disp, ahead);
+                twice_four(b, l, v, h, g);
             else
-                four_pairs(b, v, n, h, g, disp, ahead);
+                four_pairs(b, l, v, h, g);
         }
     sg_avx2_unlock(b);
 }
 
-void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead)
+void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead,
+                         const struct sg_window *settled)
 {
+    const struct by_groups l = {n, disp, ahead, settled};
     struct buf *b = B(j);
     size_t four, pairs, few = 0, end[3] = {0};
 
+    if (settled) {
+        by_form(j, &l, d, size, settled->state);
+        return;
+    }
     alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_8);
     four = fork_jcc(b, JB);
     if (size >= 4)
         few = fork_jcc(b, JA);
-    one_way(j, d, n, size, 8, disp, ahead, false);
+    by_form(j, &l, d, size, SG_WINDOW_8);
     end[0] = fork_jmp(b);
     sg_jit_join_at(j, four);
     alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_4);
     pairs = fork_jcc(b, JB);
-    one_way(j, d, n, size, 4, disp, ahead, false);
+    by_form(j, &l, d, size, SG_WINDOW_4);
     end[1] = fork_jmp(b);
     sg_jit_join_at(j, pairs);
-    one_way(j, d, n, size, 2, disp, ahead, false);
+    by_form(j, &l, d, size, SG_WINDOW_2);
     if (size >= 4) {
         end[2] = fork_jmp(b);
         sg_jit_join_at(j, few);
-        one_way(j, d, n, size, 8, disp, ahead, true);
+        by_form(j, &l, d, size, SG_WINDOW_FEW);
     }
     sg_jit_join(j, end, 3);
 }

@@ -64,12 +64,17 @@ struct sg_affine {
  * the block's other code follows, for distances that do not stay the same.
  */
 bool sg_jit_affine_find(struct jit *j, u32 first);
+/* The same for the settled version of such a block, whose distances are those of a. False: it is not as before. */
+bool sg_jit_affine_again(struct jit *j, u32 first, struct sg_affine *a);
 void sg_jit_affine_enter(struct jit *j);
 void sg_jit_affine_begin(struct jit *j); /* at the beginning of the block's code */
 bool sg_jit_affine_insn(struct jit *j, u32 i);
 /* The load of that window, whose address is the sum x, is one of the block. */
 void sg_jit_affine_site(struct jit *j, const struct sum *x, const struct sg_window *window);
 void sg_jit_affine_leave(struct jit *j, u32 first);
+void sg_jit_affine_end(struct jit *j); /* in place of it, of a settled version */
+struct sg_affine *
+sg_jit_affine_of(const struct jit *j); /* of the block being compiled, which has affine values */
 void sg_jit_affine_free(struct sg_affine *a);
 /* Called by native code: stores the distances that lanes have now. False: they change too often. */
 u32 sg_jit_affine_learn(struct sg_warp *w, const struct sg_insn *in, const struct sg_affine *a);

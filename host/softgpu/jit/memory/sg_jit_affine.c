@@ -266,7 +266,7 @@ static bool place_form(struct jit *j, struct affine_block *x, struct affine_valu
             f->at = a->form[i].at;
             return true;
         }
-    if (a->nforms == SG_AFFINE_FORMS || j->native_bytes + SLOT > SG_NATIVE_BYTES)
+    if (j->settled || a->nforms == SG_AFFINE_FORMS || j->native_bytes + SLOT > SG_NATIVE_BYTES)
         return false;
     j->native_bytes += SLOT;
     f->at = -(s32)j->native_bytes;
@@ -279,7 +279,9 @@ static bool place_forms(struct jit *j, struct affine_block *x)
 {
     for (u32 i = 0; i < x->nvalues; i++)
         if (is_root(j, &x->value[i])) {
-            if (x->a->nroots++ == SG_AFFINE_ROOTS || !place_form(j, x, &x->value[i]))
+            if (!j->settled && x->a->nroots++ == SG_AFFINE_ROOTS)
+                return false;
+            if (!place_form(j, x, &x->value[i]))
                 return false;
         }
     for (u32 i = 0; i < x->nvalues; i++)
@@ -296,31 +298,39 @@ void sg_jit_affine_drop(struct jit *j, struct affine_block *x)
     j->affine = NULL;
 }
 
-bool sg_jit_affine_find(struct jit *j, u32 first)
+/* The values of the block. NULL: no memory. */
+static struct affine_block *scan_block(struct jit *j, u32 first)
 {
     const struct sg_code *c = j->code;
+    struct affine_block *x = calloc(1, sizeof(*x));
+
+    if (!x)
+        return NULL;
+    x->latest = calloc((c->slots_end >> 7) + 1, sizeof(*x->latest));
+    if (!x->latest) {
+        free(x);
+        return NULL;
+    }
+    for (u32 i = first; i < c->ninsns && (i == first || j->leader[i] != 1) && !x->full; i++) {
+        j->walked++;
+        scan_instruction(j, x, i);
+    }
+    return x;
+}
+
+bool sg_jit_affine_find(struct jit *j, u32 first)
+{
     const u32 bytes = j->native_bytes;
     struct affine_block *x;
 
     if (j->naffine == SG_NATIVE_AFFINE || j->walked >= JIT_WALK_MAX ||
         !sg_jit_claim(j, sizeof(struct sg_affine)))
         return false;
-    x = calloc(1, sizeof(*x));
-    if (x) {
-        x->latest = calloc((c->slots_end >> 7) + 1, sizeof(*x->latest));
-        x->a = calloc(1, sizeof(*x->a));
-    }
-    if (!x || !x->latest || !x->a) {
-        if (x)
-            free(x->a);
-        sg_jit_affine_drop(j, x);
+    x = scan_block(j, first);
+    if (!x)
         return false;
-    }
-    for (u32 i = first; i < c->ninsns && (i == first || j->leader[i] != 1) && !x->full; i++) {
-        j->walked++;
-        scan_instruction(j, x, i);
-    }
-    if (x->full || affine_gain(j, x) <= 0 || !place_forms(j, x)) {
+    x->a = calloc(1, sizeof(*x->a));
+    if (!x->a || x->full || affine_gain(j, x) <= 0 || !place_forms(j, x)) {
         j->native_bytes = bytes;
         free(x->a);
         sg_jit_affine_drop(j, x);
@@ -331,6 +341,30 @@ bool sg_jit_affine_find(struct jit *j, u32 first)
     j->affines = x->a;
     j->affine = x;
     return true;
+}
+
+bool sg_jit_affine_again(struct jit *j, u32 first, struct sg_affine *a)
+{
+    struct affine_block *x = scan_block(j, first);
+
+    if (x)
+        x->a = a;
+    if (!x || x->full || !place_forms(j, x)) {
+        sg_jit_affine_drop(j, x);
+        return false;
+    }
+    j->affine = x;
+    return true;
+}
+
+struct sg_affine *sg_jit_affine_of(const struct jit *j)
+{
+    return j->affine->a;
+}
+
+void sg_jit_affine_end(struct jit *j)
+{
+    sg_jit_affine_drop(j, j->affine);
 }
 
 void sg_jit_affine_free(struct sg_affine *a)

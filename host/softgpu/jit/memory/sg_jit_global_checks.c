@@ -112,12 +112,15 @@ void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad)
 {
     const s64 more = k->high - k->low - s->window->size; /* beyond the window's own load */
+    const bool settled = sg_jit_window_settled(j, s->window);
     struct buf *b = B(j);
 
-    range_of(j, s, &(struct check){.idx = k->idx});
-    alu_mem(b, true, 0x2b, RDX, RSI, offsetof(struct sg_window, span));
-    sg_jit_slow(j, s, JB);
-    if (more) {
+    range_of(j, s, &(struct check){.idx = k->idx, .high = settled ? (s64)s->window->span + more : 0});
+    if (!settled) {
+        alu_mem(b, true, 0x2b, RDX, RSI, offsetof(struct sg_window, span));
+        sg_jit_slow(j, s, JB);
+    }
+    if (more && !settled) {
         alu_imm(b, true, 5, RDX, (u32)more);
         sg_jit_slow(j, s, JB);
     }
@@ -127,10 +130,14 @@ void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u
         put8(b, k->align - 1);
         sg_jit_slow(j, s, JNE);
     }
-    alu_mem(b, true, 0x8b, RDI, RSI, offsetof(struct sg_window, low));
-    alu_reg(b, true, 0x01, RDI, RAX);
-    if (k->low)
-        alu_imm(b, true, 0, RDI, (u32)k->low);
+    if (settled) {
+        alu_mem(b, true, 0x8d, RDI, RAX, (s32)(s->window->low + k->low)); /* lea */
+    } else {
+        alu_mem(b, true, 0x8b, RDI, RSI, offsetof(struct sg_window, low));
+        alu_reg(b, true, 0x01, RDI, RAX);
+        if (k->low)
+            alu_imm(b, true, 0, RDI, (u32)k->low);
+    }
     alu_reg(b, true, 0x29, RDI, RCX);
     alu_reg(b, true, 0x39, RDI, RDX);
     sg_jit_slow(j, s, JA);

@@ -10,6 +10,9 @@
 
 #ifdef SG_JIT
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Even and odd words of two registers. */
 static const u32 every_second[2][16]
     __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
@@ -191,7 +194,7 @@ static struct group *group_of(struct jit *j, struct stub *s, const struct sg_ins
     *g = opened;
     g->window = s->window;
     /* Before any run: a match tells that all lanes are as aligned as the first. */
-    if (s->window)
+    if (s->window && s->window->align != g->align)
         s->window->align = g->align;
     set_flag(j, g, GROUP_UNCHECKED);
     return g;
@@ -321,11 +324,76 @@ static bool needs_prefetch(struct group *g, const struct sg_insn *in)
     return first;
 }
 
+/* Prefetches what lies at `at` from RAX on, for the next warps. */
+static void prefetch_ahead(struct jit *j, s32 at)
+{
+    struct buf *b = B(j);
+
+    put8(b, 0x0f); /* prefetcht0 [rax + disp] */
+    put8(b, 0x18);
+    mem_operand(b, 1, RAX, at + SG_WINDOW_AHEAD, 1);
+}
+
+/*
+ * Prefetches the line of the byte at `at`, relative to the addresses of the load's group, unless two bytes around it with
+ * at most a line between them are prefetched. How lines lie is not known.
+ */
+static void prefetch_byte(struct jit *j, u32 root, s32 at)
+{
+    s64 below = INT64_MIN, above = INT64_MAX;
+
+    for (u32 i = 0; i < j->nfetched; i++) {
+        const struct fetched *f = &j->fetched[i];
+
+        if (f->root == root && f->at <= at && f->at > below)
+            below = f->at;
+        if (f->root == root && f->at >= at && f->at < above)
+            above = f->at;
+    }
+    if (below != INT64_MIN && above != INT64_MAX && above - below <= 64)
+        return;
+    prefetch_ahead(j, at);
+    if (j->nfetched < sizeof(j->fetched) / sizeof(*j->fetched))
+        j->fetched[j->nfetched++] = (struct fetched){root, at};
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const s64 x = *(const s64 *)a, y = *(const s64 *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* RAX: the address of lane 0. Prefetches all lines of a load whose lanes lie as in the window x. */
+static void prefetch_settled(struct jit *j, const struct sg_window *x, const struct sg_insn *in,
+                             const struct group *g)
+{
+    const u32 root = g ? g->flag : SG_NATIVE_GROUPS + j->cur;
+    s64 at[SG_LANES];
+
+    memcpy(at, x->offset, sizeof(at));
+    qsort(at, SG_LANES, sizeof(*at), compare_offsets);
+    for (u32 i = 0, k; i < SG_LANES; i = k) {
+        s64 end = at[i];
+
+        for (k = i; k < SG_LANES && at[k] <= end + 64; k++)
+            end = at[k] + x->size;
+        for (s64 to = at[i]; to < end - 1; to += 64)
+            prefetch_byte(j, root, (s32)(in->imm + to));
+        prefetch_byte(j, root, (s32)(in->imm + end - 1));
+    }
+}
+
 /* RSI: the window, RAX: the address of lane 0. The result of a load by windows. */
 static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
                        enum also also, struct group *g)
 {
-    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, needs_prefetch(g, in));
+    const bool settled = sg_jit_window_settled(j, s->window);
+
+    if (settled)
+        prefetch_settled(j, s->window, in, g);
+    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, !settled && needs_prefetch(g, in),
+                       settled ? s->window : NULL);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         if (also == TWO)
             split_halves(j, d, h, arg);
@@ -417,62 +485,125 @@ static size_t unless_lie(struct jit *j, const struct stub *s, u32 how)
     return fork_jcc(B(j), JNE);
 }
 
-/*
- * A load from a sum. The distances of its lanes depend on a hoisted value alone and are found once
- * (sg_jit_sum_learn()); the registers ad get the addresses only if lanes are neither in a row nor in
- * windows.
- */
-static void load_sum(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const struct sum *sum,
-                     const u32 ad[4], u32 d[4][4], enum also also, struct group *g, bool fresh)
+/* A load from a sum. */
+struct from_sum {
+    struct stub *s;
+    const struct sg_insn *in;
+    u32 arg;
+    const struct sum *sum;
+    const u32 *ad; /* registers that get the addresses if lanes are neither in a row nor in windows */
+    u32 (*d)[4];
+    enum also also;
+    struct group *g;
+    bool fresh;
+};
+
+/* What to check: `bytes` from an address on; for the first load of a group, of which that many lanes are in a row,
+   all that the group accesses. */
+static struct check sum_check(const struct from_sum *l, u32 bytes, u32 lanes)
 {
-    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
-    const struct check one = {
-        .idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + span_of(arg), .sum = sum};
-    const bool check = !g || fresh;
-    struct check k = one;
+    struct check k = {.idx = l->in->idx,
+                      .align = (l->arg & 15) * (l->arg >> 8 & 15),
+                      .low = l->in->imm,
+                      .high = l->in->imm + bytes};
+
+    if (l->fresh) {
+        k = whole_group(l->in, l->g);
+        k.high += (lanes - 1) * l->s->window->row;
+    }
+    k.sum = l->sum;
+    return k;
+}
+
+/* RAX: the address of lane 0, checked unless the group was. */
+static void sum_first(struct jit *j, const struct from_sum *l, const struct check *k, bool windows)
+{
+    if (l->g && !l->fresh)
+        sg_jit_sum_first(j, l->sum);
+    else if (windows)
+        sg_jit_check_window(j, l->s, k, 0);
+    else
+        sg_jit_check_flat(j, l->s, k, 0);
+    if (l->fresh)
+        set_flag(j, l->g, GROUP_CHECKED);
+}
+
+static void sum_in_windows(struct jit *j, const struct from_sum *l)
+{
+    const struct check k = sum_check(l, l->s->window->size, 1);
+
+    mov_imm64(B(j), RSI, (u64)(uintptr_t)l->s->window);
+    sum_first(j, l, &k, true);
+    windows_to(j, l->s, l->in, l->arg, l->d, l->also, l->g);
+}
+
+static void sum_in_row(struct jit *j, const struct from_sum *l)
+{
+    const struct check k = sum_check(l, SG_LANES * l->s->window->row, SG_LANES);
+
+    sum_first(j, l, &k, false);
+    row_to(j, l->in, l->arg, l->d, l->also);
+}
+
+static void sum_apart(struct jit *j, const struct from_sum *l)
+{
+    const struct check one = sum_check(l, span_of(l->arg), 1);
+
+    for (u32 h = 0; h < 4; h++)
+        sg_jit_sum_lanes(j, l->sum, h, l->ad[h]);
+    if (l->fresh)
+        check_group(j, l->s, l->in, l->g, l->ad);
+    else if (!l->g)
+        sg_jit_check_global(j, l->s, &one, l->ad);
+    gather_loads(j, l->in, l->arg, l->ad, l->d, l->also);
+}
+
+/*
+ * The distances of the lanes depend on a hoisted value alone and are found once (sg_jit_sum_learn()). A
+ * settled version of the block is compiled when they are known.
+ */
+static void load_sum(struct jit *j, const struct from_sum *l)
+{
     size_t other, end[2] = {0};
 
-    if (fresh) {
-        k = whole_group(in, g);
-        k.sum = sum;
+    if (j->settled) {
+        const u8 lie = j->settled[j->nsites];
+
+        (lie == LIE_IN_WINDOWS ? sum_in_windows : lie == LIE_IN_ROW ? sum_in_row : sum_apart)(j, l);
+        return;
     }
-    other = unless_lie(j, s, LIE_IN_WINDOWS);
-    mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
-    if (!g)
-        k.high = in->imm + s->window->size;
-    if (check)
-        sg_jit_check_window(j, s, &k, 0);
-    else
-        sg_jit_sum_first(j, sum);
-    if (fresh)
-        set_flag(j, g, GROUP_CHECKED);
-    windows_to(j, s, in, arg, d, also, g);
+    other = unless_lie(j, l->s, LIE_IN_WINDOWS);
+    sum_in_windows(j, l);
     end[0] = fork_jmp(B(j));
     sg_jit_join_at(j, other);
-    if (s->window->row) {
-        other = unless_lie(j, s, LIE_IN_ROW);
-        k.high = fresh ? whole_group(in, g).high + (SG_LANES - 1) * s->window->row
-                       : in->imm + SG_LANES * s->window->row;
-        if (check)
-            sg_jit_check_flat(j, s, &k, 0);
-        else
-            sg_jit_sum_first(j, sum);
-        if (fresh)
-            set_flag(j, g, GROUP_CHECKED);
-        row_to(j, in, arg, d, also);
+    if (l->s->window->row) {
+        other = unless_lie(j, l->s, LIE_IN_ROW);
+        sum_in_row(j, l);
         end[1] = fork_jmp(B(j));
         sg_jit_join_at(j, other);
     }
-    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + s->window->site), LIE_APART);
-    sg_jit_slow(j, s, JNE);
-    for (u32 h = 0; h < 4; h++)
-        sg_jit_sum_lanes(j, sum, h, ad[h]);
-    if (fresh)
-        check_group(j, s, in, g, ad);
-    else if (!g)
-        sg_jit_check_global(j, s, &one, ad);
-    gather_loads(j, in, arg, ad, d, also);
+    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, lie) + l->s->window->site), LIE_APART);
+    sg_jit_slow(j, l->s, JNE);
+    sum_apart(j, l);
     sg_jit_join(j, end, 2);
+}
+
+/* The window of a load of a settled block, which is known if the load is one from a sum. NULL: it is not. */
+static struct sg_window *settled_window(const struct jit *j)
+{
+    const struct site *x = &j->sites[j->nsites + 1];
+
+    return j->nsites + 1 < SG_NATIVE_SITES && x->insn == j->cur ? x->window : NULL;
+}
+
+/* The window of a load from the sum becomes one of a site. */
+static void new_site(struct jit *j, const struct sum *sum, struct sg_window *x)
+{
+    x->site = ++j->nsites;
+    if (j->sites)
+        j->sites[x->site] = (struct site){x, j->cur};
+    if (j->affine)
+        sg_jit_affine_site(j, sum, x);
 }
 
 /* A load from addresses in the registers ad. */
@@ -526,7 +657,7 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
     struct sum copy; /* later register contents no longer belong to the original */
     u32 ad[4], d[4][4];
-    bool fresh;
+    bool fresh, settled;
 
     if (!sg_jit_fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
@@ -538,12 +669,15 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!s)
         return true; /* no memory: failed is set */
     s->n = also == TWO ? 2 : also == HALVES ? 4 : 1;
-    s->window =
-        size <= 4 ? sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, also) ? stride : 0) : NULL;
+    s->window = j->settled ? settled_window(j) : NULL;
+    settled = s->window;
+    if (size <= 4 && !settled)
+        s->window = sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, also) ? stride : 0);
     sum = s->window && j->nsites + 1 < SG_NATIVE_SITES ? sg_jit_sum(j, in->a) : NULL;
+    j->b.failed |= j->settled && settled != (sum != NULL); /* not as in the first compilation */
     if (sum)
         copy = *sum;
-    for (u32 h = 0; h < sg_jit_n(j, true); h++)
+    for (u32 h = 0; h < sg_jit_n(j, true) && !(settled && j->settled[j->nsites + 1] != LIE_APART); h++)
         ad[h] = sum ? sg_jv_new(j) : sg_jv_get(j, in->a, h);
     /* before the paths split: this may write registers back */
     for (u32 i = 0; i < (also == TWO ? 2 : n); i++)
@@ -552,12 +686,13 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     sg_jit_spin(j, in);
     g = group_of(j, s, in, &fresh);
     if (sum) {
-        if (fresh && stride < g->align) /* other lanes may be less aligned than the first */
+        if (!settled && fresh && stride < g->align) /* other lanes may be less aligned than the first */
             s->window->row = 0;
-        s->window->site = ++j->nsites;
-        if (j->affine)
-            sg_jit_affine_site(j, &copy, s->window);
-        load_sum(j, s, in, arg, &copy, ad, d, also, g, fresh);
+        if (settled)
+            j->nsites++;
+        else
+            new_site(j, &copy, s->window);
+        load_sum(j, &(struct from_sum){s, in, arg, &copy, ad, d, also, g, fresh});
     } else {
         load_lanes(j, s, in, arg, ad, d, also, g, fresh);
     }

@@ -124,7 +124,7 @@ static size_t window_shared(struct jit *j, struct stub *s, const struct sg_insn 
 
     sg_jit_window_test(j, ad, s->window, &misses);
     check_window(j, s, in, ad[0], size * n);
-    sg_jit_window_load(j, d, n, s->window->size, 0, false);
+    sg_jit_window_load(j, d, n, s->window->size, 0, false, NULL);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         sg_jit_cut(j, d[0][h], size, arg & SIGN);
     end = fork_jmp(B(j));

@@ -223,21 +223,34 @@ struct by_windows {
     u32 (*d)[4], n; /* results and their number, see sg_jit_window_load() */
     s32 disp;
     bool prefetch;
+    const struct sg_window *settled;
 };
 
-/* RCX: where window g begins; its data of the next warps is fetched. */
-static void window_begin(struct jit *j, const struct by_windows *l, u32 g, bool prefetch)
+/* A place in memory. */
+struct place {
+    u32 reg;
+    s32 disp;
+};
+
+/* Where the load from window g begins; the data of the next warps is prefetched. */
+static struct place window_begin(struct jit *j, const struct by_windows *l, u32 g, bool prefetch)
 {
+    struct place at = {RCX, l->disp};
     struct buf *b = B(j);
 
-    alu_mem(b, true, 0x8b, RCX, RSI, AT(base) + (s32)(8 * g));
-    alu_reg(b, true, 0x01, RCX, RAX);
-    if (!l->prefetch || !prefetch)
-        return;
-    rex(b, false, 0, RCX);
-    put8(b, 0x0f); /* prefetcht0 [rcx + disp] */
-    put8(b, 0x18);
-    mem_operand(b, 1, RCX, l->disp + SG_WINDOW_AHEAD, 1);
+    if (l->settled) {
+        at = (struct place){RAX, l->disp + (s32)l->settled->base[g]};
+    } else {
+        alu_mem(b, true, 0x8b, RCX, RSI, AT(base) + (s32)(8 * g));
+        alu_reg(b, true, 0x01, RCX, RAX);
+    }
+    if (l->prefetch && prefetch) {
+        rex(b, false, 0, at.reg);
+        put8(b, 0x0f); /* prefetcht0 [reg + disp] */
+        put8(b, 0x18);
+        mem_operand(b, 1, at.reg, at.disp + SG_WINDOW_AHEAD, 1);
+    }
+    return at;
 }
 
 /* The index of word k of the lanes of chunk h to register d. */
@@ -271,9 +284,10 @@ static void all_in_one(struct jit *j, const struct by_windows *l)
 {
     struct buf *b = B(j);
 
+    const struct place at = window_begin(j, l, 0, true);
+
     vexm(b, PNONE, 0, 1, 0x90, 2, RSI, AT(mask)); /* kmovq */
-    window_begin(j, l, 0, true);
-    evm(b, VMOVU8, 0, 0, RCX, l->disp, 64, 2, EV_Z);
+    evm(b, VMOVU8, 0, 0, at.reg, at.disp, 64, 2, EV_Z);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         pick_words(j, l, h, false);
 }
@@ -283,8 +297,9 @@ static void load_sixteen(struct jit *j, const struct by_windows *l)
     struct buf *b = B(j);
 
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        window_begin(j, l, h, true);
-        evm(b, VMOVU, 0, 0, RCX, l->disp, 64, 0, 0);
+        const struct place at = window_begin(j, l, h, true);
+
+        evm(b, VMOVU, 0, 0, at.reg, at.disp, 64, 0, 0);
         pick_words(j, l, h, false);
     }
 }
@@ -295,8 +310,9 @@ static void load_eight(struct jit *j, const struct by_windows *l)
 
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         for (u32 q = 0; q < 2; q++) {
-            window_begin(j, l, 2 * h + q, true);
-            evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
+            const struct place at = window_begin(j, l, 2 * h + q, true);
+
+            evm(b, VMOVU, q, 0, at.reg, at.disp, 64, 0, 0);
         }
         pick_words(j, l, h, true);
     }
@@ -309,11 +325,12 @@ static void load_four(struct jit *j, const struct by_windows *l)
 
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         for (u32 q = 0; q < 4; q++) {
-            window_begin(j, l, 4 * h + q, !(q & 1));
+            const struct place at = window_begin(j, l, 4 * h + q, !(q & 1));
+
             if (q & 1)
-                evmi(b, INSERT4, q / 2, q / 2, RCX, l->disp, 32, 0, 0, 1);
+                evmi(b, INSERT4, q / 2, q / 2, at.reg, at.disp, 32, 0, 0, 1);
             else
-                evm(b, VMOVU, q / 2, 0, RCX, l->disp, 32, 0, EV_YMM);
+                evm(b, VMOVU, q / 2, 0, at.reg, at.disp, 32, 0, EV_YMM);
         }
         pick_words(j, l, h, true);
     }
@@ -325,8 +342,9 @@ static void four_wide(struct jit *j, const struct by_windows *l)
 
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         for (u32 q = 0; q < 4; q++) {
-            window_begin(j, l, 4 * h + q, !(q & 1));
-            evm(b, VMOVU, q, 0, RCX, l->disp, 64, 0, 0);
+            const struct place at = window_begin(j, l, 4 * h + q, !(q & 1));
+
+            evm(b, VMOVU, q, 0, at.reg, at.disp, 64, 0, 0);
         }
         for (u32 k = 0; k < l->n; k++) {
             const u32 d = l->d[k][h];
@@ -340,7 +358,8 @@ static void four_wide(struct jit *j, const struct by_windows *l)
     }
 }
 
-void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch)
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch,
+                        const struct sg_window *settled)
 {
     static const struct {
         u32 state;
@@ -351,15 +370,18 @@ void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, b
                 {SG_WINDOW_32, all_in_one},
                 {SG_WINDOW_4_WIDE, four_wide}};
     const u32 last = sizeof(ways) / sizeof(*ways) - 1;
-    const struct by_windows l = {d, n, disp, prefetch};
+    const struct by_windows l = {d, n, disp, prefetch, settled};
     size_t end[sizeof(ways) / sizeof(*ways)];
     struct buf *b = B(j);
 
     if (b->avx2) {
-        sg_avx2_window_load(j, d, n, size, disp, prefetch);
+        sg_avx2_window_load(j, d, n, size, disp, prefetch, settled);
         return;
     }
-    for (u32 i = 0; i <= last; i++) {
+    for (u32 i = 0; i <= last && settled; i++)
+        if (ways[i].state == settled->state)
+            ways[i].load(j, &l);
+    for (u32 i = 0; i <= last && !settled; i++) {
         size_t other = 0;
 
         if (i < last) {
@@ -372,7 +394,7 @@ void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, b
         end[i] = jmp(b);
         land(b, other);
     }
-    for (u32 i = 0; i < last; i++)
+    for (u32 i = 0; i < last && !settled; i++)
         land(b, end[i]);
 }
 

@@ -82,10 +82,18 @@ void sg_jit_window_missed(struct jit *j, const struct window_misses *m);
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad);
 /* RSI: x; RAX: the address of lane 0. Loads n words of `size` bytes per lane into the registers d
    (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2 and vector registers
-   0 to 6. prefetch: the data of the next warps, too. */
-void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
+   0 to 6. prefetch: the data of the next warps, too. settled: x, if the code is for what it is now; or NULL. */
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch,
+                        const struct sg_window *settled);
 /* The same with AVX2 (jit/avx2/sg_avx2_windows.c); size: bytes per lane. */
-void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);
+void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead,
+                         const struct sg_window *settled);
+/* True in the settled version of a block (jit/late.h), for the window of a load from a sum: it is known, and
+   the lanes are as it says. */
+static inline bool sg_jit_window_settled(const struct jit *j, const struct sg_window *x)
+{
+    return j->settled && x->site;
+}
 /* Fills x with windows of `each` lanes at addresses a, as the form `state` needs them. False: some lanes of a window do not
    lie within `bytes`. */
 bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, enum sg_window_state state, u32 each, u32 bytes);
