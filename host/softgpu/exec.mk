@@ -99,15 +99,15 @@ SG_EXEC_C := \
 	ptx/select/sg_select_move.c \
 	ptx/select/sg_select_space.c \
 	ptx/select/sg_select_memory.c \
-	ptx/select/sg_select_mma.c \
-	ptx/select/sg_select_mma_operands.c \
-	ptx/select/sg_select_mma_wide.c \
+	ptx/select/matrix/sg_select_mma.c \
+	ptx/select/matrix/sg_select_mma_operands.c \
+	ptx/select/matrix/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
 	ptx/select/sg_select_tensor.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
 	ptx/select/sg_select_warp.c \
-	ptx/select/sg_select_wgmma.c
+	ptx/select/matrix/sg_select_wgmma.c
 # handlers compiled once
 SG_EXEC_OPS := \
 	exec/ops/sg_op_atom.c \

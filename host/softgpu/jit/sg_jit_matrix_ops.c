@@ -112,7 +112,7 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, except for the source of b ----
+ * ---- mma, 16 rows of a: as exec/matrix/mma_avx512.h, except for the source of b ----
  *
  * The four lanes of a row need, for each k, an element of a, obtained by a shuffle, and four of b's
  * columns: 16 bytes that are the same for all rows. b is stored in that order, so that these are
@@ -347,7 +347,7 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * ---- mma of bytes: as exec/ops/mma_avx512.h, except for the source of b ----
+ * ---- mma of bytes: as exec/matrix/mma_avx512.h, except for the source of b ----
  *
  * The instruction multiplies unsigned by signed bytes: signed a is taken as a + 128, and what that
  * adds, 128 times the sum of a column of b, is subtracted from c.

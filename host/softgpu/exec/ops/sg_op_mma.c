@@ -4,12 +4,12 @@
  * ISA (lane = 4 * group + t), multiplied, and packed again. CUDA leaves the order of additions
  * unspecified; here it is ascending in k, in f32.
  */
-#include "exec/ops/mma_element.h"
+#include "exec/matrix/mma_element.h"
 
 #ifdef __AVX2__
-#include "exec/ops/mma_avx2.h"
+#include "exec/matrix/mma_avx2.h"
 #ifdef __AVX512F__
-#include "exec/ops/mma_avx512.h"
+#include "exec/matrix/mma_avx512.h"
 #define MMA_ALL mma512_all
 #else
 #define MMA_ALL mma256_all

@@ -3,8 +3,8 @@
  * Handlers: matrix instructions that are rare: f64 with 16 rows, f64 fragments of wmma in memory,
  * elements of 4 and 1 bits, a sparse a, and scales. Layouts: PTX ISA 9.7.14 (lane = 4 * group + t).
  */
-#include "exec/ops/mma_element.h"
-#include "exec/ops/mma_sparse.h"
+#include "exec/matrix/mma_element.h"
+#include "exec/matrix/mma_sparse.h"
 #include "exec/code.h"
 
 #define GROUP(lane) ((lane) >> 2)

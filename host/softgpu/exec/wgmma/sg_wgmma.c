@@ -9,8 +9,8 @@
  * and rounded once.
  */
 #include "exec/wgmma/wgmma.h"
-#include "exec/ops/mma_element.h"
-#include "exec/ops/mma_sparse.h"
+#include "exec/matrix/mma_element.h"
+#include "exec/matrix/mma_sparse.h"
 #include "exec/wgmma/descriptor.h"
 #include "exec/code.h"
 

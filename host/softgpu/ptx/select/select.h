@@ -133,12 +133,12 @@ enum sg_space sg_take_space(struct sg_dec *d);
 /* Reads the modifiers that have no effect on accesses here. Returns true if the access may be part of a spin
    loop. */
 bool sg_take_hints(struct sg_dec *d);
-/* ptx/select/sg_select_mma_operands.c: an element type as the handlers of matrix products know it (exec/mma.h); -1: none. */
+/* ptx/select/matrix/sg_select_mma_operands.c: an element type as the handlers of matrix products know it (exec/mma.h); -1: none. */
 int sg_mma_type_of(enum sg_type t);
 /* Puts the n registers of operand i into the fields of an instruction; a single register needs no braces. */
 uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst);
-int sg_emit_mma_wide(struct sg_dec *d); /* ptx/select/sg_select_mma_wide.c */
-int sg_emit_wgmma(struct sg_dec *d);    /* ptx/select/sg_select_wgmma.c */
+int sg_emit_mma_wide(struct sg_dec *d); /* ptx/select/matrix/sg_select_mma_wide.c */
+int sg_emit_wgmma(struct sg_dec *d);    /* ptx/select/matrix/sg_select_wgmma.c */
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/sg_select_mbarrier.c */
 int sg_emit_mov(struct sg_dec *d);      /* ptx/select/sg_select_move.c */
 int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/sg_select_space.c */
