@@ -55,6 +55,7 @@ SG_EXEC_C := \
 	jit/sg_jit_ops_half.c \
 	jit/sg_jit_registers.c \
 	jit/sg_jit_schedule.c \
+	jit/sg_jit_settled.c \
 	jit/sg_jit_stubs.c \
 	jit/sg_jit_table.c \
 	jit/memory/sg_jit_shared_ops.c \

@@ -1,55 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "jit/late.h"
+#include "jit/late_state.h"
 
 #include "jit/avx2/avx2.h"
-#include "jit/memory/affine.h"
-#include "jit/memory/sums.h"
+#include "jit/memory/windows.h"
 
 #ifdef SG_JIT
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LATE_MASKED (JIT_VERSIONS - 1)  /* versions of a block: JIT_SOME and JIT_LOW */
-#define LATE_VERSIONS (LATE_MASKED + 1) /* and the settled one */
-#define SETTLE_AFTER 4u     /* runs of a block with known lanes, then its settled version is compiled */
-#define SETTLE_PASSES 4096u /* runs with unknown lanes, then there will be none */
-
-/* A version that was compiled. */
-struct late_code {
-    void *at;
-    size_t bytes;
-};
-
-/* What a block's settled version is compiled from. */
-struct late_settle {
-    u32 sites,
-        nsites; /* loads from sums: those before the block's, and its own; 0: there is no settled version */
-    struct sg_affine *affine; /* of the block's code for affine values; or NULL */
-    u64 usual; /* the address of the block's code without it; an offset until the code has its place */
-    _Atomic u32 passes, known; /* runs of the block so far; those with known lanes */
-};
-
-struct sg_late {
-    pthread_mutex_t lock; /* of all below but `entry` and `failed` */
-    struct sg_code *code;
-    struct sg_insn
-        *insns; /* the instructions as decoded, of which native code replaced some; NULL: not needed yet */
-    u32 nblocks;
-    u32 *first;                 /* per block: its first instruction, ascending */
-    _Atomic u64 *entry;         /* addresses: of all blocks for JIT_SOME, then for JIT_LOW, then settled */
-    u64 *all;                   /* per block: its address for all lanes */
-    struct late_settle *settle; /* per block */
-    struct site *sites;
-    const u8 *common[JIT_COMMON];
-    _Atomic bool failed; /* missing code is interpreted */
-    bool avx2;
-    struct jit j; /* initial state of a compilation */
-    struct late_code *codes;
-    u32 ncodes, cap_codes;
-};
 
 /* Continuation of an instruction without native code, or whose step was taken. */
 struct late_way {
@@ -154,116 +114,18 @@ void sg_jit_late_begin(struct jit *j, const u8 *at, const size_t common[JIT_COMM
     l->j.nstubs = l->j.cap_stubs = l->j.njumps = l->j.cap_jumps = l->j.npatterns = l->j.cap_patterns = 0;
 }
 
-/* The number of the block that begins at insn. */
-static u32 late_block(const struct sg_late *l, u32 insn)
-{
-    u32 low = 0, high = l->nblocks;
-
-    while (high - low > 1) {
-        const u32 middle = low + (high - low) / 2;
-
-        *(l->first[middle] <= insn ? &low : &high) = middle;
-    }
-    return low;
-}
-
 /* The place in l->entry of the version of the block that begins at insn. */
 static u32 late_index(const struct sg_late *l, u32 version, u32 insn)
 {
-    return (version - JIT_SOME) * l->nblocks + late_block(l, insn);
+    return (version - JIT_SOME) * l->nblocks + sg_late_block(l, insn);
 }
 
 /* The address of the version of a block that a jump goes to, for all lanes or compiled. */
 static u64 late_address(const struct sg_late *l, const struct jump *p)
 {
     if (p->masked == JIT_ALL)
-        return l->all[late_block(l, p->insn)];
+        return l->all[sg_late_block(l, p->insn)];
     return atomic_load_explicit(&l->entry[late_index(l, p->masked, p->insn)], memory_order_relaxed);
-}
-
-/* ---- settled versions ---- */
-
-size_t sg_jit_settled_ask(struct jit *j, u32 first)
-{
-    struct sg_late *l = j->late;
-    const u32 k = LATE_MASKED * l->nblocks + late_block(l, first);
-    const size_t at = here(B(j));
-
-    mov_imm64(B(j), RCX, k);
-    mov_imm64(B(j), RDX, (u64)(uintptr_t)&l->entry[k]);
-    put8(B(j), 0xff); /* jmp [rdx] */
-    put8(B(j), 0x22);
-    l->settle[late_block(l, first)].usual = here(B(j));
-    return at;
-}
-
-void sg_jit_settled_note(struct jit *j, u32 first, size_t at, u32 sites)
-{
-    struct late_settle *s = &j->late->settle[late_block(j->late, first)];
-
-    s->sites = sites;
-    s->nsites = j->nsites - sites;
-    s->affine = j->affine ? sg_jit_affine_of(j) : NULL;
-    if (s->nsites || j->b.failed)
-        return;
-    j->b.p[at] = 0xeb; /* jmp: over the question */
-    j->b.p[at + 1] = (u8)(s->usual - at - 2);
-}
-
-#define SETTLE_REACH (1 << 28) /* bytes: of displacements, whose sums must fit 32 bits */
-
-/* True if a load's lanes lie as its settled code may assume. */
-static bool late_is_settled(const struct sg_late *l, const struct site *x, u8 lie)
-{
-    const s64 imm = l->code->insns[x->insn].imm;
-    const struct sg_window *w = x->window;
-
-    if (lie == LIE_IN_WINDOWS)
-        return w->low > -SETTLE_REACH && w->span < SETTLE_REACH && imm > -SETTLE_REACH && imm < SETTLE_REACH;
-    return lie != LIE_UNKNOWN;
-}
-
-/* Whether to compile the settled version for the lanes of w now; *never: it makes no sense at any time. */
-static bool late_may_settle(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w,
-                            bool *never)
-{
-    u32 known = 0, apart = 0;
-
-    for (u32 k = s->sites + 1; k <= s->sites + s->nsites; k++) {
-        known += late_is_settled(l, &l->sites[k], w->lie[k]);
-        apart += w->lie[k] == LIE_APART;
-    }
-    *never =
-        apart == s->nsites || atomic_fetch_add_explicit(&s->passes, 1, memory_order_relaxed) >= SETTLE_PASSES;
-    return !*never && known == s->nsites &&
-           atomic_fetch_add_explicit(&s->known, 1, memory_order_relaxed) + 1 >= SETTLE_AFTER;
-}
-
-/* Goes to the block's usual code unless w->lie is as the settled code needs it. */
-static void late_compare_lanes(struct jit *j, const struct late_settle *s)
-{
-    const u8 *lie = j->settled + s->sites + 1;
-    const s32 at = (s32)(offsetof(struct sg_warp, lie) + s->sites + 1);
-    struct buf *b = B(j);
-
-    for (u32 k = 0, n; k < s->nsites; k += n) {
-        size_t same;
-        u64 v = 0;
-
-        n = s->nsites - k >= 8 ? 8 : s->nsites - k >= 4 ? 4 : 1;
-        memcpy(&v, lie + k, n);
-        if (n == 1) {
-            alu_mem_imm8(b, true, 7, G_WARP, at + (s32)k, (u32)v);
-        } else {
-            mov_imm64(b, RAX, v);
-            alu_mem(b, n == 8, 0x3b, RAX, G_WARP, at + (s32)k);
-        }
-        same = jcc(b, JE);
-        mov_imm64(b, RAX, s->usual);
-        put8(b, 0xff); /* jmp rax */
-        put8(b, 0xe0);
-        land(b, same);
-    }
 }
 
 /* Emits the settled version of the block. */
@@ -273,7 +135,7 @@ static void late_settled(struct sg_late *l, struct jit *j, u32 block)
 
     j->masked = JIT_ALL;
     j->nsites = s->sites;
-    late_compare_lanes(j, s);
+    sg_jit_settled_compare(j, s);
     sg_jit_block_settled(j, l->first[block], s->affine);
     j->b.failed |= j->nsites != s->sites + s->nsites; /* not as in the first compilation */
     j->nsites = l->j.nsites;
@@ -457,7 +319,7 @@ static u64 late_settle(struct sg_warp *w, struct sg_late *l, u32 index)
     struct late_settle *s = &l->settle[index % l->nblocks];
     bool never;
 
-    if (late_may_settle(l, s, w, &never))
+    if (sg_jit_settled_may(l, s, w, &never))
         return late_find(l, index, w);
     if (never) {
         u64 missing = (u64)(uintptr_t)l->common[UINT32_MAX - JIT_MISSING];

@@ -55,9 +55,6 @@ static bool two_spaces(struct sg_dec *d, enum sg_space *to, enum sg_space *from)
     return true;
 }
 
-const char *const sg_bulk_reductions[SG_BULK_REDUCTIONS] = {"add", "min", "max", "inc",
-                                                            "dec", "and", "or",  "xor"};
-
 /* cp{.reduce}.async.bulk.dst.src.completion{.multicast} [d], [a], size{, [mbar]}{, blocks}{, cache policy} */
 int sg_emit_bulk(struct sg_dec *d)
 {

@@ -2,6 +2,9 @@
 /* Addresses and their spaces: cvta, isspacep. */
 #include "ptx/select/select.h"
 
+const char *const sg_bulk_reductions[SG_BULK_REDUCTIONS] = {"add", "min", "max", "inc",
+                                                            "dec", "and", "or",  "xor"};
+
 /* Whether a symbol lies in the space that cvta names. */
 static bool lies_in(const struct sg_dec *d, const struct sg_opnd *o, enum sg_space sp)
 {
