@@ -23,7 +23,13 @@ struct late_settle {
     u32 nsites;               /* of its own; 0: there is no settled version */
     struct sg_affine *affine; /* of the block's code for affine values; or NULL */
     u64 usual; /* the address of the block's code without it; an offset until the code has its place */
-    _Atomic u32 passes, known; /* runs of the block so far; those with known lanes */
+    u32 passes, known; /* runs of the block so far; those with known lanes */
+    /* Lane 0 of the registers when warp 0 first came here in a block of a launch, per 128 bytes, and whether they
+       differed in another one. `first` is NULL before. */
+    u64 *first;
+    u8 *moves;
+    u64 block;
+    bool others; /* there was another block */
 };
 
 struct sg_late {
@@ -58,8 +64,10 @@ static inline u32 sg_late_block(const struct sg_late *l, u32 insn)
     return low;
 }
 
-/* Whether to compile the block's settled version for the lanes of w now; *never: it makes no sense at any time. */
+/* Under the lock: whether to compile the block's settled version for the lanes of w now; *never: it makes no sense at any time. */
 bool sg_jit_settled_may(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w, bool *never);
+/* Compares the registers with those of other blocks of the launch (s->moves); under the lock. */
+void sg_jit_settled_watch(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w);
 /* Goes to the block's usual code unless w->lie is as the settled code needs it. */
 void sg_jit_settled_compare(struct jit *j, const struct late_settle *s);
 

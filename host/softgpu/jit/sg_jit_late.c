@@ -54,6 +54,8 @@ void sg_jit_late_free(struct sg_late *l)
     free(l->first);
     free((void *)l->entry);
     free(l->all);
+    for (u32 k = 0; k < l->nblocks && l->settle; k++)
+        free(l->settle[k].first);
     free(l->settle);
     free(l->sites);
     free(l->j.leader);
@@ -135,6 +137,7 @@ static void late_settled(struct sg_late *l, struct jit *j, u32 block)
 
     j->masked = JIT_ALL;
     j->nsites = s->sites;
+    j->moves = s->others ? s->moves : NULL;
     sg_jit_settled_compare(j, s);
     sg_jit_block_settled(j, l->first[block], s->affine);
     j->b.failed |= j->nsites != s->sites + s->nsites; /* not as in the first compilation */
@@ -317,9 +320,13 @@ static u64 late_find(struct sg_late *l, u32 index, const struct sg_warp *w)
 static u64 late_settle(struct sg_warp *w, struct sg_late *l, u32 index)
 {
     struct late_settle *s = &l->settle[index % l->nblocks];
-    bool never;
+    bool now, never;
 
-    if (sg_jit_settled_may(l, s, w, &never))
+    pthread_mutex_lock(&l->lock);
+    sg_jit_settled_watch(l, s, w);
+    now = sg_jit_settled_may(l, s, w, &never);
+    pthread_mutex_unlock(&l->lock);
+    if (now)
         return late_find(l, index, w);
     if (never) {
         u64 missing = (u64)(uintptr_t)l->common[UINT32_MAX - JIT_MISSING];

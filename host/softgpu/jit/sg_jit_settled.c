@@ -7,11 +7,12 @@
 
 #ifdef SG_JIT
 
-#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SETTLE_AFTER 4u     /* runs of a block with known lanes, then its settled version is compiled */
-#define SETTLE_PASSES 4096u /* runs with unknown lanes, then there will be none */
+#define SETTLE_ALONE 64u    /* the same, where only one block of a launch has come there */
+#define SETTLE_PASSES 4096u /* runs without it, then there will be none */
 
 size_t sg_jit_settled_ask(struct jit *j, u32 first)
 {
@@ -53,6 +54,27 @@ static bool lies_as_known(const struct sg_late *l, const struct site *x, u8 lie)
     return lie != LIE_UNKNOWN;
 }
 
+void sg_jit_settled_watch(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w)
+{
+    const u32 n = (l->code->slots_end + 127) >> 7;
+
+    if (w->index || (s->first && s->block == w->cta->block))
+        return;
+    if (!s->first) {
+        s->first = calloc(n, sizeof(*s->first) + sizeof(*s->moves));
+        if (!s->first)
+            return;
+        s->moves = (u8 *)(s->first + n);
+        s->block = w->cta->block;
+        for (u32 i = 0; i < n; i++)
+            memcpy(&s->first[i], w->base[0] + (size_t)128 * i, sizeof(*s->first));
+    }
+    s->others |= s->block != w->cta->block;
+    for (u32 i = 0; i < n; i++)
+        s->moves[i] |= memcmp(&s->first[i], w->base[0] + (size_t)128 * i, sizeof(*s->first)) != 0;
+    s->block = w->cta->block;
+}
+
 bool sg_jit_settled_may(const struct sg_late *l, struct late_settle *s, const struct sg_warp *w, bool *never)
 {
     u32 known = 0, apart = 0;
@@ -61,10 +83,10 @@ bool sg_jit_settled_may(const struct sg_late *l, struct late_settle *s, const st
         known += lies_as_known(l, &l->sites[k], w->lie[k]);
         apart += w->lie[k] == LIE_APART;
     }
-    *never =
-        apart == s->nsites || atomic_fetch_add_explicit(&s->passes, 1, memory_order_relaxed) >= SETTLE_PASSES;
-    return !*never && known == s->nsites &&
-           atomic_fetch_add_explicit(&s->known, 1, memory_order_relaxed) + 1 >= SETTLE_AFTER;
+    *never = s->passes++ >= SETTLE_PASSES;
+    if (*never || known != s->nsites || apart == s->nsites)
+        return false;
+    return ++s->known >= (s->others ? SETTLE_AFTER : SETTLE_ALONE);
 }
 
 void sg_jit_settled_compare(struct jit *j, const struct late_settle *s)

@@ -37,7 +37,7 @@ struct sum {
     bool valid;  /* the register still has this value */
     u8 unsaved;  /* a bit per chunk: neither in a vector register nor in memory */
     bool narrow; /* 32-bit values; a hoisted part has 64 */
-    u8 zero;     /* sums are compared byte by byte */
+    u8 fixed; /* the value is the same in each block of a launch, as far as is known (sums are compared byte by byte) */
 };
 
 /* Out-of-line path of a memory access that must be checked lane by lane. */
@@ -154,6 +154,7 @@ struct jit {
     /* Settled versions (jit/late.h). */
     struct site *sites; /* by number of the site, SG_NATIVE_SITES; or NULL */
     const u8 *settled;  /* by site: w->lie for which such a version is compiled; NULL: it is another one */
+    const u8 *moves;    /* by 128 bytes of registers: not 0: other values in other blocks; NULL: not known */
     struct fetched fetched[128];
     u32 nfetched;
 };

@@ -100,8 +100,12 @@ void sg_jit_affine_begin(struct jit *j)
 
         alu_mem(b, f->wide, 0x8b, RAX, G_REGS, f->term[0].op);
         alu_mem(b, true, 0x89, RAX, G_WARP, NUMBER(i));
-        j->sums[j->nsums++] = (struct sum){
-            .key = (u32)f->term[0].op, .base = (u32)f->at, .place = i, .valid = true, .narrow = !f->wide};
+        j->sums[j->nsums++] = (struct sum){.key = (u32)f->term[0].op,
+                                           .base = (u32)f->at,
+                                           .place = i,
+                                           .valid = true,
+                                           .narrow = !f->wide,
+                                           .fixed = j->moves && !j->moves[f->term[0].op >> 7]};
     }
 }
 
@@ -222,6 +226,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
     const struct affine_value *v = value_at(j->affine, i);
     const struct sg_affine_op *o = v ? sg_affine_op_of(in->fn) : NULL;
     const u32 place = sg_jit_sum_place(j);
+    bool fixed;
     u32 other;
 
     if (!o || place == NO_KEY)
@@ -230,6 +235,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
     /* a 32-bit value that is widened needs its distances */
     if (!is_readable(j, in->a) || !is_readable(j, other) || (o->kind >= AFFINE_WIDE && !sg_jit_sum(j, in->a)))
         return false;
+    fixed = sg_jit_is_fixed(j, in->a) && sg_jit_is_fixed(j, other);
     sg_jit_set_mode(j, j->mode);
     compute_number(j, in, o, v->times);
     alu_mem(B(j), true, 0x89, RAX, G_WARP, NUMBER(place));
@@ -239,6 +245,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
                                        .base = (u32)v->form.at,
                                        .place = place,
                                        .valid = true,
+                                       .fixed = fixed,
                                        .unsaved = j->kill[i] & F_DEAD ? 0
                                                   : v->form.wide      ? 15
                                                                       : 3,

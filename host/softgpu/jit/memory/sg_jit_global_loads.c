@@ -384,13 +384,14 @@ static void prefetch_settled(struct jit *j, const struct sg_window *x, const str
     }
 }
 
-/* RSI: the window, RAX: the address of lane 0. The result of a load by windows. */
+/* RSI: the window, RAX: the address of lane 0. The result of a load by windows; fixed: each block loads the same, so that
+   nothing is prefetched. */
 static void windows_to(struct jit *j, const struct stub *s, const struct sg_insn *in, u32 arg, u32 d[4][4],
-                       enum also also, struct group *g)
+                       enum also also, struct group *g, bool fixed)
 {
     const bool settled = sg_jit_window_settled(j, s->window);
 
-    if (settled)
+    if (settled && !fixed)
         prefetch_settled(j, s->window, in, g);
     sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, !settled && needs_prefetch(g, in),
                        settled ? s->window : NULL);
@@ -442,7 +443,7 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     }
     if (fresh)
         set_flag(j, g, GROUP_MATCHES);
-    windows_to(j, s, in, arg, d, also, g);
+    windows_to(j, s, in, arg, d, also, g, false);
     end = fork_jmp(B(j));
     sg_jit_window_missed(j, &misses);
     return end;
@@ -534,7 +535,7 @@ static void sum_in_windows(struct jit *j, const struct from_sum *l)
 
     mov_imm64(B(j), RSI, (u64)(uintptr_t)l->s->window);
     sum_first(j, l, &k, true);
-    windows_to(j, l->s, l->in, l->arg, l->d, l->also, l->g);
+    windows_to(j, l->s, l->in, l->arg, l->d, l->also, l->g, l->sum->fixed);
 }
 
 static void sum_in_row(struct jit *j, const struct from_sum *l)

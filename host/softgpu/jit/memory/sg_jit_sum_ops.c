@@ -53,6 +53,7 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
     struct buf *b = B(j);
     const struct sum *from;
     u32 base, flat, key, place;
+    bool fixed;
 
     if (j->masked || j->ahead_of || sg_jit_flat(j, in->d) || sg_jit_flat(j, in->a) == sg_jit_flat(j, in->b) ||
         j->nsums == SG_NATIVE_SUMS)
@@ -64,6 +65,7 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
         return false;
     base = from ? from->base : key;
     place = sg_jit_sum_place(j);
+    fixed = sg_jit_is_fixed(j, flat) && sg_jit_is_fixed(j, key);
     if (from)
         alu_mem(b, true, 0x8b, RAX, G_WARP, SUM_NUMBER(from));
     operand_to_rax(j, flat, !from);
@@ -74,6 +76,7 @@ bool sg_jit_add_sum(struct jit *j, const struct sg_insn *in)
                                        .base = base,
                                        .place = place,
                                        .valid = true,
+                                       .fixed = fixed,
                                        .unsaved = j->kill[j->cur] & F_DEAD ? 0 : 15};
     sg_jv_unpin(j);
     return true;

@@ -17,6 +17,15 @@ struct sum *sg_jit_sum(struct jit *j, u32 op)
     return NULL;
 }
 
+bool sg_jit_is_fixed(struct jit *j, u32 op)
+{
+    const struct sum *x = op & SG_OPND_CONST ? NULL : sg_jit_sum(j, op);
+
+    if (!j->moves || (op & SG_OPND_CONST))
+        return j->moves;
+    return x ? x->fixed : op < j->code->slots_end && !j->moves[op >> 7];
+}
+
 u32 sg_jit_sum_place(const struct jit *j)
 {
     u32 used = 0;

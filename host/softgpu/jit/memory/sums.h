@@ -15,6 +15,8 @@ enum { LIE_UNKNOWN, LIE_IN_WINDOWS, LIE_IN_ROW, LIE_APART };
 u32 sg_jit_sum_place(const struct jit *j);
 /* The sum in register op. NULL: none. */
 struct sum *sg_jit_sum(struct jit *j, u32 op);
+/* True if the register, or constant, op has the same value in each block of a launch, as far as is known. */
+bool sg_jit_is_fixed(struct jit *j, u32 op);
 /* Loads chunk h of the sum into vector register v. */
 void sg_jit_sum_lanes(struct jit *j, const struct sum *x, u32 h, u32 v);
 /* Loads the sum of lane 0 into RAX. */
