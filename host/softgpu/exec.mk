@@ -204,6 +204,7 @@ SG_EXEC_TESTS := \
 	exec/ops/mma_wide_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
+	exec/wgmma/wgmma_match_test \
 	exec/wgmma/wgmma_test \
 	exec/tensor/tensor_test \
 	jit/code_memory_test \
@@ -234,7 +235,7 @@ SG_EXEC_TESTS := \
 	ptx/work_test
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
-	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test) \
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test wgmma_match_$(i)_test) \
 	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums settled affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
@@ -261,6 +262,8 @@ $(O)/canonical_base_test $(O)/canonical_avx2_test $(O)/canonical_avx512_test: $(
 	ln -sf canonical_test $@
 $(O)/wgmma_base_test $(O)/wgmma_avx2_test $(O)/wgmma_avx512_test: $(O)/wgmma_test
 	ln -sf wgmma_test $@
+$(O)/wgmma_match_base_test $(O)/wgmma_match_avx2_test $(O)/wgmma_match_avx512_test: $(O)/wgmma_match_test
+	ln -sf wgmma_match_test $@
 $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
