@@ -215,9 +215,24 @@ static bool check_wmma(struct verify *v)
     return check_lists(v, v->at + 1, n, 4, SG_W_32);
 }
 
+/* The handler writes the first sums before it reads the last ones. */
+static bool check_wgmma_in_place(struct verify *v, uint32_t from, uint32_t nd)
+{
+    const struct sg_insn *x = &v->insns[from], *y = x + (nd + 3) / 4;
+
+    for (uint32_t r = 0; r < nd; r++) {
+        const struct sg_insn *i = &x[r / 4], *o = &y[r / 4];
+
+        if (r % 4 == 0 ? i->d != o->d : r % 4 == 1 ? i->a != o->a : r % 4 == 2 ? i->b != o->b : i->c != o->c)
+            return not_ok(v, "sums in other registers than they are added to");
+    }
+    return true;
+}
+
 static bool check_wgmma(struct verify *v)
 {
     const uint32_t aux = v->insns[v->at].aux, in_registers = aux & SG_WGMMA_A_REGISTERS ? 1 : 0;
+    const uint32_t list = v->at + 1 + in_registers;
     struct sg_wgmma f;
 
     if (!sg_wgmma_of(aux, &f))
@@ -226,7 +241,8 @@ static bool check_wgmma(struct verify *v)
                      : !check_operand(v, v->at, 2, SG_W_64))
         return false;
     return (!(aux & SG_WGMMA_SPARSE) || check_operand(v, v->at, 3, SG_W_32)) &&
-           check_lists(v, v->at + 1 + in_registers, (const uint32_t[]){f.nd, f.nd}, 2, SG_W_32);
+           check_lists(v, list, (const uint32_t[]){f.nd, f.nd}, 2, SG_W_32) &&
+           check_wgmma_in_place(v, list, f.nd);
 }
 
 /* A part of each lane in c, and in e if it has two registers. */

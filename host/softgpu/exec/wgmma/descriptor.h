@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SG_MATRIX_ROW 16u /* bytes that are contiguous in every layout */
+#define SG_MATRIX_ROW 16u       /* bytes that are contiguous in every layout */
+#define SG_MATRIX_ATOM_ROW 128u /* aligned bytes in which a swizzle moves rows */
 
 struct sg_matrix_layout {
     uint32_t start, leading, stride; /* bytes; multiples of 16 */
@@ -33,6 +34,24 @@ static inline struct sg_matrix_layout sg_matrix_of_wgmma(uint64_t descriptor, bo
                                      .mn_major = mn_major};
 }
 
+/* The offset without the swizzle: sg_matrix_offset(). */
+static inline uint32_t sg_matrix_linear(const struct sg_matrix_layout *m, uint32_t mn, uint32_t k)
+{
+    const uint32_t wide = 1u << m->swizzle, across = m->mn_major ? k : mn, along = m->mn_major ? mn : k;
+    const uint32_t at = m->start + across % 8 * wide * SG_MATRIX_ROW;
+
+    if (!m->mn_major) /* swizzled rows hold all of the depth; the leading offset has no meaning */
+        return at + across / 8 * m->stride + along * (m->swizzle ? SG_MATRIX_ROW : m->leading);
+    if (!m->swizzle)
+        return at + across / 8 * m->leading + along * m->stride;
+    return at + across / 8 * m->stride + along % wide * SG_MATRIX_ROW + along / wide * m->leading;
+}
+
+static inline uint32_t sg_matrix_swizzled(const struct sg_matrix_layout *m, uint32_t at)
+{
+    return at ^ (((at >> 7) - m->base) & ((1u << m->swizzle) - 1)) << 4;
+}
+
 /*
  * Offset in shared memory, a multiple of 16, of 16 bytes of a matrix. K-major: of row (column of b) mn,
  * k counts rows of core matrices. MN-major: k is the depth, mn counts rows of core matrices. mn below
@@ -40,16 +59,7 @@ static inline struct sg_matrix_layout sg_matrix_of_wgmma(uint64_t descriptor, bo
  */
 static inline uint32_t sg_matrix_offset(const struct sg_matrix_layout *m, uint32_t mn, uint32_t k)
 {
-    const uint32_t wide = 1u << m->swizzle, across = m->mn_major ? k : mn, along = m->mn_major ? mn : k;
-    uint32_t at = m->start + across % 8 * wide * SG_MATRIX_ROW;
-
-    if (!m->mn_major) /* swizzled rows hold all of the depth; the leading offset has no meaning */
-        at += across / 8 * m->stride + along * (m->swizzle ? SG_MATRIX_ROW : m->leading);
-    else if (!m->swizzle)
-        at += across / 8 * m->leading + along * m->stride;
-    else
-        at += across / 8 * m->stride + along % wide * SG_MATRIX_ROW + along / wide * m->leading;
-    return at ^ (((at >> 7) - m->base) & (wide - 1)) << 4;
+    return sg_matrix_swizzled(m, sg_matrix_linear(m, mn, k));
 }
 
 #endif
