@@ -490,6 +490,7 @@ struct product {
     u32 aux;
     bool add; /* d is added to, else replaced */
     bool sparse;
+    u32 (*was)[SG_LANES]; /* d before the product; NULL: as its registers, none of which stands twice */
     u32 meta[SG_LANES];
     u32 a_words[WORDS_A][BLOCK];
     _Alignas(64) f32 a[DEPTH / 2][BLOCK]; /* spread; of integers: pairs */
@@ -568,6 +569,12 @@ static void multiply_tile(const struct product *x, u32 at, const f32 *const c[4]
         float_tile(x->quads, b, WORDS_A * 32 / sg_wgmma_bits(x->f.b), c, d);
 }
 
+static const u32 *register_before(const struct product *x, const struct sg_warp *w,
+                                  const struct sg_insn *from, u32 r)
+{
+    return x->was ? x->was[r] : list_register(w, from, r);
+}
+
 /* The registers of d of 8 columns. from, to: the list as it is read, and as it is written. */
 static void multiply_columns(const struct product *x, const struct sg_warp *w, const struct sg_insn *from,
                              const struct sg_insn *to, u32 q)
@@ -578,14 +585,14 @@ static void multiply_columns(const struct product *x, const struct sg_warp *w, c
     if (x->f.d != 'h') {
         for (u32 r = 0; r < 4; r++) {
             if (x->add)
-                c[r] = (const f32 *)(const void *)list_register(w, from, 4 * q + r);
+                c[r] = (const f32 *)(const void *)register_before(x, w, from, 4 * q + r);
             d[r] = (f32 *)(void *)list_register(w, to, 4 * q + r);
         }
         multiply_tile(x, q * 8 % BLOCK, c, d);
         return;
     }
     for (u32 r = 0; r < 4 && x->add; r++) {
-        widen_f16(list_register(w, from, 2 * q + r / 2), r % 2 * 16, half[r]);
+        widen_f16(register_before(x, w, from, 2 * q + r / 2), r % 2 * 16, half[r]);
         c[r] = half[r];
     }
     multiply_tile(x, q * 8 % BLOCK, c, d);
@@ -677,6 +684,7 @@ HANDLER(wgmma)
     const struct sg_matrix_layout mb = sg_matrix_of_wgmma(SRC(u64, a)[0], in->aux & SG_WGMMA_B_MN_MAJOR);
     const struct sg_insn *from = in + 1 + (in->aux & SG_WGMMA_A_REGISTERS ? 1 : 0), *to;
     struct product x; /* most of its 40 KiB stays unused */
+    u32 was[SG_WGMMA_MAX_REGS][SG_LANES];
 
     if (!is_warpgroup(w))
         return sg_fault_set(w, in, (u32)__builtin_ctz(w->mask), SG_ERR_ILLEGAL_INSN,
@@ -686,6 +694,9 @@ HANDLER(wgmma)
     x.sparse = in->aux & SG_WGMMA_SPARSE;
     sg_wgmma_of(in->aux, &x.f);
     to = from + (x.f.nd + 3) / 4;
+    x.was = in->aux & SG_WGMMA_REPEATED ? was : NULL;
+    for (u32 r = 0; r < x.f.nd && x.was; r++)
+        memcpy(was[r], list_register(w, from, r), sizeof(was[r]));
     if (x.sparse)
         memcpy(x.meta, SRC(u32, c), sizeof(x.meta));
     if (!prepare_a(w, in, &x))

@@ -23,7 +23,8 @@
 #define SG_WGMMA_SPARSE 0x200000u
 #define SG_WGMMA_SELECTOR 0x400000u
 #define SG_WGMMA_SATURATE 0x800000u
-#define SG_WGMMA_FLAGS 0xff0000u
+#define SG_WGMMA_REPEATED 0x1000000u /* a register of d stands twice: all are read before any is written */
+#define SG_WGMMA_FLAGS 0x1ff0000u
 
 #define SG_WGMMA_A_REGS 4u       /* registers of a, 32 bytes of each row */
 #define SG_WGMMA_MAX_REGS 128u   /* of d */

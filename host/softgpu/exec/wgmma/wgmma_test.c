@@ -630,6 +630,41 @@ static void canonical_nans(void)
     tm_free_all();
 }
 
+/* Registers of columns 0 to 7 that are those of columns 8 to 15, too: all are read before any is written. */
+static void repeated_registers(void)
+{
+    static const struct form f = {.a = F16, .b = F16, .d = "f32", .n = 16};
+    const char list[] = "{%d0,%d1,%d2,%d3,%d4,%d5,%d6,%d7}", twice[] = "{%d0,%d1,%d2,%d3,%d0,%d1,%d2,%d3}";
+    static struct product p;
+    struct layout la = layout_of(NONE, false, 16, 0, ROWS), lb = layout_of(NONE, false, 16, B_AT, 16);
+    struct memory *m = tm_alloc(sizeof(*m));
+    const struct params params = {m, descriptor_of(&la), descriptor_of(&lb), 1};
+    struct sg_fault fault = {.message = ""};
+    struct tk t;
+    int r;
+
+    make_numbers(&p, &f);
+    fill_memory(m, &p, &f, &la, &lb);
+    for (int row = 0; row < ROWS; row++)
+        for (int j = 0; j < 8; j++)
+            p.c[row][j + 8] = p.c[row][j];
+    make_text(text, sizeof(text), &f);
+    memcpy(strstr(text, list), twice, sizeof(twice) - 1);
+    if (!tk_open(&t, text, "t"))
+        return t_result("registers that stand twice", false, "%s", t.diag.message);
+    r = run_form(&t, 128, &params, &fault);
+    for (int i = 0; i < 128; i++) /* the first four have the sums of the last columns */
+        memcpy(m->d[i] + 4, m->d[i], 4 * sizeof(m->d[i][0]));
+    for (int row = 0; row < ROWS; row++)
+        for (int j = 0; j < 8; j++) {
+            p.c[row][j] = p.c[row][j + 8];
+            memcpy(p.b[j], p.b[j + 8], sizeof(p.b[j]));
+        }
+    t_result("registers that stand twice", !r && same_sums(m, &p, &f), "%d %s", r, fault.message);
+    tk_close(&t);
+    tm_free_all();
+}
+
 /* A product as nvcc compiles it (tests-ptx/warpgroup.cu): two warpgroups, depths of several tiles. */
 static void compiled(const char *path)
 {
@@ -694,5 +729,6 @@ int main(int argc, char **argv)
     refuse_lanes();
     hostile_descriptors();
     canonical_nans();
+    repeated_registers();
     return t_end("softgpu wgmma");
 }

@@ -89,6 +89,15 @@ static void emit_list(struct sg_dec *d, const struct sg_opel *el, uint32_t n, bo
     }
 }
 
+static bool stands_twice(const struct sg_opel *el, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (el[i].v == el[k].v)
+                return true;
+    return false;
+}
+
 /* Operand 0. */
 static const struct sg_opel *sum_registers(struct sg_dec *d, const struct wgmma *x)
 {
@@ -203,6 +212,8 @@ static int emit_mma_async(struct sg_dec *d)
         emit_list(d, d->ops[1].el, SG_WGMMA_A_REGS, false);
     emit_list(d, sums, x.f.nd, false);
     emit_list(d, sums, x.f.nd, true);
+    if (stands_twice(sums, x.f.nd))
+        x.aux |= SG_WGMMA_REPEATED;
     if (!d->err)
         d->insns[i].aux = x.aux | (registers ? SG_WGMMA_A_REGISTERS : 0);
     return d->err;
