@@ -197,6 +197,7 @@ SG_EXEC_TESTS := \
 	exec/sync_test \
 	exec/verify_test \
 	exec/ops/bulk_test \
+	exec/ops/cancel_test \
 	exec/ops/cluster_test \
 	exec/ops/ldst_test \
 	exec/ops/matrix_test \
@@ -234,9 +235,9 @@ SG_EXEC_TESTS := \
 	ptx/source_test \
 	ptx/work_test
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
-SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
+SG_EXEC_ISA_TESTS := verify_native_test cancel_avx512_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test wgmma_match_$(i)_test) \
-	$(foreach t,op op_float canonical run rows fault cluster ldst matrix windows halves sums settled affine native pressure late,$(t)_native_avx2_test) \
+	$(foreach t,op op_float canonical run rows fault cancel cluster ldst matrix windows halves sums settled affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -279,6 +280,8 @@ $(O)/verify_native_test: $(O)/verify_test
 	ln -sf verify_test $@
 $(O)/cluster_avx512_test: $(O)/cluster_test
 	ln -sf cluster_test $@
+$(O)/cancel_avx512_test: $(O)/cancel_test
+	ln -sf cancel_test $@
 $(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test
 	ln -sf ldst_test $@
 $(O)/selected_test: LDFLAGS += -Wl,--wrap=sg_op_row

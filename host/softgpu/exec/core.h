@@ -357,6 +357,10 @@ enum sg_tx_query {
 #define SG_NBARRIERS 16
 #define SG_RANGE_CACHE 256 /* power of two */
 
+/* The response of clusterlaunchcontrol.try_cancel: the position of a block; whether it was cancelled. */
+#define SG_CANCEL_WORDS 4
+#define SG_CANCEL_DONE 3
+
 struct sg_code; /* ptx/module.h */
 struct sg_run;  /* a launch: exec/sg_pool.c */
 
@@ -376,7 +380,8 @@ struct sg_cta {
     uint32_t parked; /* warps of 32 threads waiting at barrier 0, not in bar[0] (jit/sg_jit_schedule.c) */
     /* Lets native code begin this thread's next block. NULL: all blocks run concurrently. */
     bool (*next_block)(struct sg_cta *c);
-    uint64_t block, blocks_end; /* linear index of this block; end of the blocks taken so far */
+    uint64_t block;                   /* linear index of this block */
+    uint64_t blocks_next, blocks_end; /* the blocks that this thread has taken and not begun */
     /* the launch has run a block here: special registers are initialised */
     bool started;
     struct sg_warp *warps, *warps_end;

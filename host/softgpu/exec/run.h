@@ -70,6 +70,9 @@ void sg_block_start(struct sg_cta *c, const uint32_t ctaid[3]);
 bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started);
 /* Fails the launch with a fault in that block of the grid. */
 void sg_run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block);
+/* Takes a block, or a cluster, of the launch that has not begun, so that it does not run; first: the position of its
+   first block. Returns false if there is none. */
+bool sg_block_cancel(struct sg_cta *c, uint32_t first[3]);
 /* Saves state of the block for the thread's next launch of the kernel. */
 void sg_block_remember(const struct sg_cta *c);
 

@@ -537,11 +537,42 @@ static bool next_block(struct sg_cta *c)
 {
     struct sg_run *run = c->run;
 
-    if (++c->block == c->blocks_end)
-        c->block = take_blocks(run, &c->blocks_end);
+    if (c->blocks_next == c->blocks_end)
+        c->blocks_next = take_blocks(run, &c->blocks_end);
+    c->block = c->blocks_next++;
     if (c->block >= run->total || sg_block_must_stop(run, c, false))
         return false;
     cta_start(c, run, c->block);
+    return true;
+}
+
+/*
+ * A block may wait for earlier blocks, also for those whose work a canceller does: the thread's own blocks are
+ * cancelled first, in ascending order. Blocks that other threads have taken run there.
+ */
+bool sg_block_cancel(struct sg_cta *c, uint32_t first[3])
+{
+    struct sg_run *run = c->run;
+    const bool apart = c->next_block != NULL;
+    uint64_t u;
+
+    if (run->l->cooperative) /* all blocks have begun */
+        return false;
+    if (apart && c->blocks_next < c->blocks_end) {
+        u = c->blocks_next++;
+    } else {
+        if (__atomic_load_n(&run->next, __ATOMIC_RELAXED) >= run->total)
+            return false;
+        u = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
+    }
+    if (u >= run->total)
+        return false;
+    for (int k = 0; k < 3; k++) {
+        const uint32_t n = run->l->grid[k] / run->cluster[k];
+
+        first[k] = (uint32_t)(u % n) * run->cluster[k];
+        u /= n;
+    }
     return true;
 }
 
@@ -555,7 +586,7 @@ void sg_run_apart(struct sg_run *run, uint32_t worker)
         return;
     c = sg_block_place(&y, 0, run, worker, &fault);
     c->next_block = next_block;
-    c->blocks_end = c->block + 1;
+    c->blocks_next = c->blocks_end = 0;
     while (next_block(c)) {
         int r;
 

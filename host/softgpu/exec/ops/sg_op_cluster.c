@@ -4,8 +4,7 @@
  * Addresses in another block's shared memory are resolved by sg_resolve() (exec/sg_access.c) on every
  * access. One thread runs all blocks of a cluster (exec/sg_together.c): nothing here is atomic.
  */
-#include "exec/ops/handler.h"
-#include "exec/code.h"
+#include "exec/ops/bulk.h"
 #include "exec/run.h"
 
 HANDLER(cluster_arrive)
@@ -75,6 +74,63 @@ HANDLER(ctarank)
     const u64 *pa = SRC(u64, a);
 
     STORE(u32, rank_of(w->cta, pa[i] - sg_win.shared));
+    return SG_NEXT;
+}
+
+/* ---- clusterlaunchcontrol.try_cancel ---- */
+
+/* One of the 16 bytes that query_cancel reads (SG_CANCEL_WORDS), and the barrier object that counts them. */
+static bool cancel_respond(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 to, u64 barrier,
+                           const u32 response[SG_CANCEL_WORDS])
+{
+    const u32 bytes = SG_CANCEL_WORDS * sizeof(u32);
+    u32 local;
+    u8 *p = sg_resolve(w, in, lane, SG_SP_SHARED, to, bytes, bytes, true, &local);
+
+    if (!p)
+        return false;
+    memcpy(p, response, bytes);
+    return sg_bulk_count_at(w, in, lane, barrier, bytes);
+}
+
+/* to, barrier: offsets in the window of the block. imm: 1: to all blocks of the cluster. False: faulted. */
+static bool cancel_once(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 to, u64 barrier)
+{
+    u32 response[SG_CANCEL_WORDS] = {0};
+
+    response[SG_CANCEL_DONE] = sg_block_cancel(w->cta, response);
+    if (!in->imm)
+        return cancel_respond(w, in, lane, to, barrier, response);
+    for (u32 rank = 0; rank < w->cta->cluster_size; rank++)
+        if (!cancel_respond(w, in, lane, sg_cluster_map(w->cta, to, rank),
+                            sg_cluster_map(w->cta, barrier, rank), response))
+            return false;
+    return true;
+}
+
+HANDLER(cluster_cancel)
+{
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+
+        if (!cancel_once(w, in, i, SRC(u32, a)[i], SRC(u32, b)[i]))
+            return SG_FAULTED;
+    }
+    return SG_NEXT;
+}
+
+HANDLER(cluster_cancel_generic)
+{
+    for (u32 m = w->mask; m; m &= m - 1) {
+        const u32 i = (u32)__builtin_ctz(m);
+        const u64 at[2] = {SRC(u64, a)[i], SRC(u64, b)[i]};
+
+        for (int k = 0; k < 2; k++)
+            if (at[k] - sg_win.shared >= SG_WIN_CLUSTER_SIZE)
+                return sg_fault_addr(w, in, i, SG_ERR_ADDRESS_SPACE, SG_SP_GENERIC, at[k], k ? 8 : 16, true);
+        if (!cancel_once(w, in, i, at[0] - sg_win.shared, at[1] - sg_win.shared))
+            return SG_FAULTED;
+    }
     return SG_NEXT;
 }
 

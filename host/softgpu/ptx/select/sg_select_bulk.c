@@ -203,7 +203,94 @@ static int emit_getctarank(struct sg_dec *d)
     return d->err;
 }
 
+/* An address in shared::cta: an offset, or generic, in a register of 64 bits. */
+static uint32_t cancel_address(struct sg_dec *d, uint32_t i, bool generic)
+{
+    const struct sg_opnd *o = &d->ops[i];
+    uint32_t wide;
+
+    if (o->kind == SG_O_ADDR && o->base != SG_O_REG && o->base != SG_O_SYM) {
+        sg_dec_syntax(d, "%s: operand %u: a register or a symbol expected", d->oc.full, i + 1);
+        return SG_OPND_CONST;
+    }
+    if (!generic || o->kind != SG_O_ADDR || o->base != SG_O_REG || d->vregs[o->v].cls != SG_C_32)
+        return sg_flat_address(d, i, generic ? SG_SP_GENERIC : SG_SP_SHARED);
+    wide = sg_temp(d, SG_TY_U64); /* as ptxas, which takes a register of 32 bits */
+    sg_emit(d, SG_OP_cvt_u64_u32, wide, o->v, NONE, NONE);
+    if (o->imm)
+        sg_emit(d, SG_OP_add_b64, wide, wide, sg_const64(d, (uint64_t)o->imm), NONE);
+    return wide;
+}
+
+/* try_cancel [response], [barrier] */
+static int emit_try_cancel(struct sg_dec *d)
+{
+    const bool all = sg_mod(d, "multicast::cluster::all"), generic = !sg_mod(d, "shared::cta");
+    uint32_t a, b, i;
+
+    if (!sg_mod(d, "async") || !takes_barrier(d) || sg_ty(d, 0) != SG_TY_B128)
+        return sg_dec_refuse(d, NULL);
+    a = cancel_address(d, 0, generic);
+    b = cancel_address(d, 1, generic);
+    i = sg_emit(d, generic ? SG_OP_cluster_cancel_generic : SG_OP_cluster_cancel, NONE, a, b, NONE);
+    if (!d->err)
+        d->insns[i].imm = all;
+    return d->err;
+}
+
+/* Word k of a response. */
+static int emit_cancel_word(struct sg_dec *d, const struct sg_opel half[2], uint32_t k, uint32_t to)
+{
+    const struct sg_opel none = {SG_O_SINK, 0, 0};
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE};
+
+    f[1] = sg_src_el(d, &half[k / 2], SG_TY_B64);
+    f[k % 2 ? 2 : 0] = to;
+    f[k % 2 ? 0 : 2] = sg_dst_el(d, &none, SG_TY_B32);
+    sg_emit_x(d, SG_OP_mov_unpack_2x32, f, SG_F_D | SG_F_B, SG_F_A);
+    return d->err;
+}
+
+/* query_cancel d, response */
+static int emit_query_cancel(struct sg_dec *d)
+{
+    static const char *const words[] = {"get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"};
+    const bool vector = sg_mod(d, "get_first_ctaid");
+    struct sg_opel half[2];
+    int k;
+
+    if (d->ops[1].kind == SG_O_IMM) { /* as ptxas; its upper half is zero */
+        half[0] = (struct sg_opel){SG_O_IMM, 0, d->ops[1].imm};
+        half[1] = (struct sg_opel){SG_O_IMM, 0, 0};
+    } else if (sg_halves128(d, 1, half)) {
+        return d->err;
+    }
+    if (sg_mod(d, "is_canceled")) {
+        const uint32_t done = sg_temp(d, SG_TY_B32);
+
+        emit_cancel_word(d, half, SG_CANCEL_DONE, done);
+        sg_emit(d, SG_OP_setp_ne_b32, sg_dst(d, 0, SG_TY_PRED), done, sg_const32(d, 0), NONE);
+        return d->err;
+    }
+    if (any_mod(d, words, 3, &k))
+        return emit_cancel_word(d, half, (uint32_t)k, sg_dst(d, 0, SG_TY_B32));
+    if (!vector || !sg_mod(d, "v4") || d->ops[0].kind != SG_O_VEC || d->ops[0].nel != SG_CANCEL_WORDS)
+        return sg_dec_refuse(d, NULL);
+    for (uint32_t i = 0; i < SG_CANCEL_WORDS && !d->err; i++)
+        emit_cancel_word(d, half, i, sg_dst_el(d, &d->ops[0].el[i], SG_TY_B32));
+    return d->err;
+}
+
+/* clusterlaunchcontrol: a response is written, and counted at the barrier object, at once. */
+static int emit_cluster_control(struct sg_dec *d)
+{
+    return sg_mod(d, "try_cancel")     ? emit_try_cancel(d)
+           : sg_mod(d, "query_cancel") ? emit_query_cancel(d)
+                                       : sg_dec_refuse(d, NULL);
+}
+
 const struct sg_family sg_families_bulk[] = {
+    {"clusterlaunchcontrol", emit_cluster_control, 2, 2, 0, NULL},
     {"mapa", emit_mapa, 3, 3, 0, NULL},
     {"getctarank", emit_getctarank, 2, 2, 0, NULL},
     {"tensormap", sg_emit_tensormap, 2, 3, 0, NULL},
