@@ -6,6 +6,7 @@ page.py SOFTGPU PAGE [--write]: compares PAGE with what the tables of the folder
 Exit status 1 if they differ. The operations come through the C preprocessor (CC, or gcc).
 """
 
+import glob
 import os
 import re
 import subprocess
@@ -69,10 +70,8 @@ def modifiers(text, groups):
 def families(folder):
     found = set()
     select = os.path.join(folder, "ptx", "select")
-    for name in sorted(os.listdir(select)):
-        if not name.endswith(".c"):
-            continue
-        with open(os.path.join(select, name), encoding="utf-8") as f:
+    for path in sorted(glob.glob(os.path.join(select, "**", "*.c"), recursive=True)):
+        with open(path, encoding="utf-8") as f:
             for body in re.findall(r"const struct sg_family sg_families_\w+\[\] = \{(.*?)\n\};", f.read(), re.S):
                 found |= set(re.findall(r'\{"(\w+)"', body))
     return found
