@@ -9,15 +9,15 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Length in bytes of the character at p if a terminal shows it in one cell; 0 if not, or if it
-   is not UTF-8. */
-static inline unsigned trm_length(const unsigned char *p)
+/* Length in bytes of the UTF-8 character at p, and its code point; 0 if it is none, or NUL. */
+static inline unsigned trm_decode(const unsigned char *p, uint32_t *point)
 {
     unsigned n = *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
     uint32_t c;
 
+    *point = *p;
     if (*p < 0x80)
-        return *p >= 0x20 && *p != 0x7f;
+        return *p != 0;
     if (!n)
         return 0;
     c = *p & (0xffu >> (n + 1));
@@ -28,6 +28,19 @@ static inline unsigned trm_length(const unsigned char *p)
     }
     if ((n == 3 && c < 0x800) || (n == 4 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
         return 0;
+    *point = c;
+    return n;
+}
+
+/* Length in bytes of the character at p if a terminal shows it in one cell; 0 if not, or if it
+   is not UTF-8. */
+static inline unsigned trm_length(const unsigned char *p)
+{
+    uint32_t c;
+    unsigned n = trm_decode(p, &c);
+
+    if (*p < 0x80)
+        return c >= 0x20 && c != 0x7f;
     /* C1, which includes CSI and NEL; characters that start lines, reverse their order, or are
        invisible. */
     if (c < 0xa0 || c == 0x61c || (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) ||

@@ -16,6 +16,7 @@
 
 #include "base/vgpu_cli.h"
 #include "../../lib/json/json.h"
+#include "../../lib/terminal/terminal.h"
 
 #define NODES_MAX 64
 #define SOCKET "/run/vgpu.sock" /* in the container */
@@ -40,12 +41,43 @@ static void cdi_help(void)
            "Exit status: 0; 2 wrong use; 6 no device is here; 125 another error.\n");
 }
 
+static void refuse_path(const char *path)
+{
+    char *shown = vgpu_cli_format("%s", path);
+
+    vgpu_cli_harmless(shown);
+    vgpu_cli_die("%s: the path is not UTF-8, and a CDI file cannot name it", shown);
+}
+
+/*
+ * Prints a path as a JSON string. The engine decodes UTF-8 and opens what it gets, so the characters
+ * are not escaped byte by byte as in the output for readers of this tree (lib/json).
+ */
+static void print_path(FILE *f, const char *path)
+{
+    const char *whole = path;
+    char escape[JSN_ESCAPE_MAX];
+    uint32_t point;
+
+    fputc('"', f);
+    for (unsigned n; *path; path += n) {
+        n = trm_decode((const unsigned char *)path, &point);
+        if (!n)
+            refuse_path(whole);
+        if (n == 1)
+            fwrite(escape, 1, jsn_escape(escape, *path), f);
+        else
+            fwrite(path, 1, n, f);
+    }
+    fputc('"', f);
+}
+
 static void print_mount(FILE *f, const char *host, const char *inside, const char *options, bool *first)
 {
     fprintf(f, "%s\n      {\"hostPath\": ", *first ? "" : ",");
-    jsn_print(f, host);
+    print_path(f, host);
     fprintf(f, ", \"containerPath\": ");
-    jsn_print(f, inside);
+    print_path(f, inside);
     fprintf(f, ", \"options\": [%s]}", options);
     *first = false;
 }
@@ -131,7 +163,7 @@ static void make_folder(const char *path)
 }
 
 /* Engines read the folder at any time, so a complete file is renamed into place. */
-static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
+static void write_to(const char *path, const char *text, size_t size)
 {
     char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());
     FILE *f = fopen(fresh, "wxe"); /* "x": in /tmp the name may be another user's link */
@@ -143,8 +175,7 @@ static void write_to(const char *path, const unsigned *nodes, unsigned n, const 
     }
     if (!f)
         vgpu_cli_die("--output %s: %s", path, strerror(errno));
-    write_file(f, nodes, n, socket);
-    ok = !ferror(f);
+    ok = fwrite(text, 1, size, f) == size;
     if (fclose(f) || !ok || rename(fresh, path)) {
         int why = errno;
 
@@ -181,6 +212,9 @@ int vgpu_cli_cdi(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *output = NULL, *socket = NULL, *root = "";
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f;
     unsigned nodes[NODES_MAX], n = 0;
     struct stat st;
     int c;
@@ -210,9 +244,17 @@ int vgpu_cli_cdi(int argc, char **argv)
             "cdi: there is no /dev/vgpu0 here, nor another; on a host name the socket of a backend with --socket");
         return 6;
     }
+    /* In memory first: a missing part ends the command, which then has written nothing. */
+    f = open_memstream(&text, &size);
+    if (!f)
+        vgpu_cli_die("%s", strerror(errno));
+    write_file(f, nodes, n, socket);
+    if (fclose(f))
+        vgpu_cli_die("%s", strerror(ENOMEM));
     if (output)
-        write_to(output, nodes, n, socket);
+        write_to(output, text, size);
     else
-        write_file(stdout, nodes, n, socket);
+        fwrite(text, 1, size, stdout);
+    free(text);
     return 0;
 }

@@ -45,6 +45,29 @@ says "cdi: devices of a guest" 0 "^nvidia.com/gpu 0 3 all /dev/vgpu0 /dev/vgpu3 
 /usr/bin/python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/b \"1.sock"
 "$vgpu" cdi generate --socket "$work/b \"1.sock" > "$work/host.json"
 says "cdi: a backend's socket on a host" 0 "^nvidia.com/gpu 0 all $work/b \"1.sock$" /usr/bin/python3 "$work/cdi.py" "$work/host.json"
+# A folder of any characters: the engine, which reads JSON as UTF-8, opens files that exist (cdi.py
+# looks for each), and each library is mounted read-only. JSON has no form for a path that is not UTF-8.
+for name in "a ü" "日本" "\"q\\" "😀" $'\x01\x7f' $'zero\xe2\x80\x8bwidth'; do
+    mkdir "$work/$name" && cp "$work"/lib/libcuda.so.1 "$work"/nvml/libnvidia-ml.so.1 "$work/$name"
+    says "cdi: libraries in a folder '$(printf %q "$name")'" 0 "^$" env VGPU_LIBCUDA_DIR="$work/$name" VGPU_NVML_DIR="$work/$name" \
+        "$vgpu" cdi generate --root "$work/root" --output "$work/named.json"
+    says "cdi: what an engine reads of them" 0 "^nvidia.com/gpu 0 3 all" /usr/bin/python3 "$work/cdi.py" "$work/named.json"
+    same "cdi: each library is the folder's, read-only" "$work/$name/libcuda.so.1 $work/$name/libnvidia-ml.so.1 bind nodev nosuid ro" \
+        "$(/usr/bin/python3 -c '
+import json, sys
+m = [m for m in json.load(open(sys.argv[1], encoding="utf-8"))["containerEdits"]["mounts"] if ".so." in m["containerPath"]]
+print(*sorted({m["hostPath"] for m in m}), *sorted({o for m in m for o in m["options"]}))' "$work/named.json")"
+    /usr/bin/python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/$name/s"
+    "$vgpu" cdi generate --socket "$work/$name/s" > "$work/named.json"
+    says "cdi: a backend's socket there" 0 "" grep -qxF "nvidia.com/gpu 0 all $work/$name/s" <(/usr/bin/python3 "$work/cdi.py" "$work/named.json")
+done
+mkdir "$work/"$'\xfc' && cp "$work"/lib/libcuda.so.1 "$work/"$'\xfc'
+rm "$work/named.json"
+says "cdi: a path that is not UTF-8" 125 "/?/libcuda.so.1: the path is not UTF-8" env VGPU_LIBCUDA_DIR="$work/"$'\xfc' \
+    "$vgpu" cdi generate --root "$work/root" --output "$work/named.json"
+says "cdi: a library that is not there" 125 "is not there" env VGPU_NVML_DIR="$work/root" \
+    "$vgpu" cdi generate --root "$work/root" --output "$work/named.json"
+same "cdi: what is refused leaves no file" "" "$(ls "$work" | grep named)"
 says "cdi: a file that cannot be written" 125 "No such file" "$vgpu" cdi generate --root "$work/root" --output "$work/none/none/x"
 says "cdi: makes the file's folder" 0 "^$" "$vgpu" cdi generate --root "$work/root" --output "$work/cdi/x.json"
 same "cdi: the folder that it made" 755 "$(stat -c %a "$work/cdi")"
