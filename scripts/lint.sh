@@ -12,7 +12,7 @@
 #   words     no unfinished work, no paths of somebody's machine
 #   results   each page of docs/results is in results.txt and in its README, and names its commit; a note, which is no breach, names
 #             the pages whose code has changed since (results.py)
-#   mutate    the tables of tests/runner/mutate name what is there
+#   mutate    the tables of tests/runner/mutate name what is there; the patches of tests/system/sequences/mutants apply
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   holds     a member that points to an object says how it is held, where objects name each other: lint_holds.py
@@ -171,6 +171,11 @@ comments=$(scripts/lint_comments.py)
 tables=$(tests/runner/mutate/mutate.py --top . --check)
 [ $? -le 1 ] || breach tests/runner/mutate/mutate.py mutate "did not run"
 [ -z "$tables" ] || { echo "$tables"; breaches=$((breaches + $(wc -l <<< "$tables"))); }
+
+# Faults that the random sequences must find.
+for patch in tests/system/sequences/mutants/*.patch; do
+    git apply --check "$patch" 2> /dev/null || breach "$patch" mutate "does not apply to this tree"
+done
 
 # Without the formatter it says so.
 if command -v clang-format-14 > /dev/null; then

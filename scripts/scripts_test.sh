@@ -469,6 +469,29 @@ env -u VGPU_TEST_PRELOAD sh "$top/tests/runner/unit-tests.sh" u "$work/u.log" "$
 check "unit tests: a skip counts once" $?
 env -u VGPU_TEST_PRELOAD sh "$top/tests/runner/unit-tests.sh" u "$work/u.log" "$work/none_test" | grep -qx 'u: 0 passed, 1 failed, 0 skipped'
 check "unit tests: no test is a failure" $?
+# Each way in which a program ends: what it prints, how it exits, the sum. A crash after its last test is a failure, and so is
+# one of several programs.
+while IFS='|' read -r name lines ending sum; do
+    printf '#!/bin/sh\nprintf "1..2\\n%s\\n"\n%s\n' "$lines" "$ending" > "$work/end_test"
+    chmod +x "$work/end_test"
+    text=$(env -u VGPU_TEST_PRELOAD sh "$top/tests/runner/unit-tests.sh" u "$work/u.log" "$work/end_test" "$work/some_test" 2> /dev/null)
+    rc=$?
+    case $sum in *" 0 failed"*) want=0 ;; *) want=1 ;; esac
+    [ "$(tail -n 1 <<< "$text")" = "u: $sum, 1 skipped" ] && [ $rc = $want ]
+    check "unit tests: $name" $?
+done << 'END'
+a program that passes|ok 1 - a\\nok 2 - b|exit 0|3 passed, 0 failed
+a status without a failed test|ok 1 - a|exit 1|2 passed, 1 failed
+a signal after the last test|ok 1 - a\\nok 2 - b|kill -SEGV $$|3 passed, 1 failed
+a failed test and its status count once|ok 1 - a\\nnot ok 2 - b|exit 1|2 passed, 1 failed
+a failed test without a status|not ok 1 - a|exit 0|1 passed, 1 failed
+a signal before the first test||kill -ABRT $$|1 passed, 1 failed
+END
+mkdir "$work/nvml"
+cp "$work/none_test" "$work/nvml/sample_test"
+text=$(sh "$top/userspace/libnvidia-ml/run_tests.sh" "$work/nvml" "$work/nothing" 2> /dev/null)
+grep -qx 'FAIL: sample: ran no test' <<< "$text"
+check "NVML's tests: no test is a failure" $?
 sum 2 'a: 3 passed, 0 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed'
 check "sum: a failed check without a failed test is a failure" $?
 

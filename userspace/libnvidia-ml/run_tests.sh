@@ -31,6 +31,10 @@ run() {
     sed -n "s/^ok [0-9]* - /ok   $way: /p; s/^not ok [0-9]* - /FAIL: $way: /p" "$log"
     f=$(grep -c '^not ok ' "$log")
     passed=$((passed + $(grep -c '^ok ' "$log")))
+    if [ $rc -eq 0 ] && ! grep -q '^\(not \)\?ok ' "$log"; then
+        f=1
+        echo "FAIL: $way: ran no test"
+    fi
     if [ $rc -ne 0 ]; then
         [ "$f" -eq 0 ] && f=1 && echo "FAIL: $way: ended with status $rc"
         grep -v '^ok ' "$log" | tail -20
