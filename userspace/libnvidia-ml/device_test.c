@@ -23,6 +23,9 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *devi
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length);
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index);
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci);
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci);
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci);
+nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext);
 nvmlReturn_t nvmlEventSetCreate(void *set);
 nvmlReturn_t nvmlEventSetFree(void *set);
 nvmlReturn_t nvmlEventSetWait_v2(void *set, void *data, unsigned timeout_ms);
@@ -279,6 +282,55 @@ static void every_pair_of_peers(void **state)
                      NVML_ERROR_INVALID_ARGUMENT);
 }
 
+/*
+ * A program has the structure of its version: all of that is written, and not a byte more. An unknown version leaves
+ * it unchanged.
+ */
+static void every_version_has_its_bytes(void **state)
+{
+    static const struct {
+        nvmlReturn_t (*get)(nvmlDevice_t, nvmlPciInfo_t *);
+        size_t bytes;
+    } versions[] = {{nvmlDeviceGetPciInfo, offsetof(nvmlPciInfo_t, subsystem)},
+                    {nvmlDeviceGetPciInfo_v2, offsetof(nvmlPciInfo_t, bus_id)},
+                    {nvmlDeviceGetPciInfo_v3, sizeof(nvmlPciInfo_t)}};
+    nvmlPciInfoExt_v1_t ext[2];
+    nvmlPciInfo_t all;
+
+    (void)state;
+    assert_int_equal(nvmlDeviceGetPciInfo_v3(device(2), &all), NVML_SUCCESS);
+    assert_int_equal(all.ids, 0x10de000c);
+    assert_int_equal(all.subsystem, 0x20de000c);
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        unsigned char to[sizeof(all) + 64], guard[sizeof(to)];
+
+        memset(to, 0xa7, sizeof(to));
+        memset(guard, 0xa7, sizeof(guard));
+        assert_int_equal(versions[i].get(device(2), (nvmlPciInfo_t *)(void *)to), NVML_SUCCESS);
+        assert_memory_equal(to, &all, versions[i].bytes);
+        assert_memory_equal(to + versions[i].bytes, guard, sizeof(to) - versions[i].bytes);
+        assert_int_equal(versions[i].get(device(2), NULL), NVML_ERROR_INVALID_ARGUMENT);
+    }
+    for (int i = -1; i <= 1; i++) {
+        memset(ext, 0xa7, sizeof(ext));
+        ext[0].version = ext[1].version = NVML_STRUCT_VERSION(nvmlPciInfoExt_v1_t, 1u) + (unsigned)i;
+        assert_int_equal(nvmlDeviceGetPciInfoExt(device(2), &ext[0]),
+                         i == 0 ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+        if (i != 0) {
+            assert_memory_equal(&ext[0], &ext[1], sizeof(ext[0]));
+            continue;
+        }
+        assert_int_equal(ext[0].domain, all.domain);
+        assert_int_equal(ext[0].bus, all.bus);
+        assert_int_equal(ext[0].device, all.device);
+        assert_int_equal(ext[0].ids, all.ids);
+        assert_int_equal(ext[0].subsystem, all.subsystem);
+        assert_int_equal(ext[0].base_class, 0);
+        assert_int_equal(ext[0].sub_class, 0);
+        assert_string_equal(ext[0].bus_id, all.bus_id);
+    }
+}
+
 static void every_wait_takes_its_time(void **state)
 {
     static const unsigned waits[] = {0, 1, 30, 999, 1000, 1030};
@@ -301,9 +353,9 @@ static void every_wait_takes_its_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_of_a_place), cmocka_unit_test(every_other_name),
-        cmocka_unit_test(every_number_of_devices), cmocka_unit_test(every_pair_of_peers),
-        cmocka_unit_test(every_wait_takes_its_time)};
+        cmocka_unit_test(every_form_of_a_place),       cmocka_unit_test(every_other_name),
+        cmocka_unit_test(every_number_of_devices),     cmocka_unit_test(every_pair_of_peers),
+        cmocka_unit_test(every_version_has_its_bytes), cmocka_unit_test(every_wait_takes_its_time)};
 
     return cmocka_run_group_tests_name("device", tests, set_up, NULL);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs sample_test and device_test; nvml_test and room_test against a backend with the software GPU; looks at what the library exports.
+# Runs sample_test, device_test and connect_test; nvml_test and room_test against a backend with the software GPU; looks at what the library exports.
 #   run_tests.sh BUILD_DIR TOP_BUILD_DIR
 out=$1
 vgpu=$2/userspace/vgpu/vgpu
@@ -43,6 +43,7 @@ run() {
 }
 run sample "$out/sample_test"
 run device "$out/device_test"
+run connect "$out/connect_test"
 if [ -n "$missing" ]; then
     echo "not run: nvml_test: not built:$missing"
     skipped=1

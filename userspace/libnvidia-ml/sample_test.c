@@ -38,6 +38,7 @@ static struct {
 } has;
 static unsigned last_what, last_argument;
 static nvmlReturn_t answer = NVML_ERROR_NOT_SUPPORTED;
+static uint64_t above; /* added to the host's numbers */
 
 CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used,
                                uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes,
@@ -102,9 +103,9 @@ nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argum
     last_what = what;
     last_argument = argument;
     if (answer == NVML_SUCCESS && first != NULL)
-        *first = 1000 + what;
+        *first = above + 1000 + what;
     if (answer == NVML_SUCCESS && second != NULL)
-        *second = 2000 + what;
+        *second = above + 2000 + what;
     if (answer == NVML_SUCCESS && text != NULL)
         snprintf(text, room, "text %u", what);
     return answer;
@@ -275,14 +276,22 @@ static void test_processes(void **state)
 #define TEXTS(X) \
     X(Serial, SERIAL) \
     X(VbiosVersion, VBIOS)
+#define WIDES(X) \
+    X(TotalEnergyConsumption, ENERGY) \
+    X(CurrentClocksThrottleReasons, CLOCK_REASONS) \
+    X(CurrentClocksEventReasons, CLOCK_REASONS)
 #define ONE(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned *);
 #define KIND(name, what, kinds) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned, unsigned *);
 #define PAIR(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned *, unsigned *);
 #define TEXT(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, char *, unsigned);
+#define WIDE(name, what) nvmlReturn_t nvmlDeviceGet##name(nvmlDevice_t, unsigned long long *);
 ONES(ONE)
 KINDS(KIND)
 PAIRS(PAIR)
 TEXTS(TEXT)
+WIDES(WIDE)
+nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_v1_t *t);
+#undef WIDE
 #undef ONE
 #undef KIND
 #undef PAIR
@@ -325,6 +334,53 @@ static void test_values(void **state)
     answer = NVML_ERROR_NOT_SUPPORTED;
 }
 
+/* Counters and sets of reasons are 64 bits wide, and are whole. */
+static void test_wide_values(void **state)
+{
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+    unsigned long long a;
+
+    (void)state;
+    the_device = (struct nvml_device){.link = &the_link};
+    for (int shift = 0; shift < 64; shift += 9) {
+        above = UINT64_C(1) << shift;
+#define WIDE(name, what) \
+    answer = NVML_SUCCESS; \
+    a = 0; \
+    assert_int_equal(nvmlDeviceGet##name(d, &a), NVML_SUCCESS); \
+    assert_true(a == above + 1000 + VGP_NVML_##what); \
+    assert_int_equal(nvmlDeviceGet##name(d, NULL), NVML_ERROR_INVALID_ARGUMENT); \
+    answer = NVML_ERROR_NOT_SUPPORTED; \
+    assert_int_equal(nvmlDeviceGet##name(d, &a), NVML_ERROR_NOT_SUPPORTED); \
+    assert_true(a == above + 1000 + VGP_NVML_##what);
+        WIDES(WIDE)
+    }
+    above = 0;
+}
+
+/* A structure of another version, or for another sensor, is refused and unchanged. */
+static void test_temperature(void **state)
+{
+    const unsigned version = NVML_STRUCT_VERSION(nvmlTemperature_v1_t, 1u);
+    nvmlDevice_t d = (nvmlDevice_t)&the_device;
+    nvmlTemperature_v1_t t;
+
+    (void)state;
+    answer = NVML_SUCCESS;
+    for (int i = -1; i <= 1; i++) {
+        t = (nvmlTemperature_v1_t){
+            .version = version + (unsigned)i, .sensor = NVML_TEMPERATURE_GPU, .temperature = 7};
+        assert_int_equal(nvmlDeviceGetTemperatureV(d, &t),
+                         i == 0 ? NVML_SUCCESS : NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+        assert_int_equal(t.temperature, i == 0 ? 1000 + VGP_NVML_TEMPERATURE : 7);
+    }
+    t = (nvmlTemperature_v1_t){.version = version, .sensor = 1, .temperature = 7};
+    assert_int_equal(nvmlDeviceGetTemperatureV(d, &t), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(t.temperature, 7);
+    assert_int_equal(nvmlDeviceGetTemperatureV(d, NULL), NVML_ERROR_INVALID_ARGUMENT);
+    answer = NVML_ERROR_NOT_SUPPORTED;
+}
+
 /*
  * Without the host's NVML: CUDA's attribute for the same value, or the caller's value unchanged if
  * CUDA has none.
@@ -359,9 +415,10 @@ static void test_attributes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_processes), cmocka_unit_test(test_values),
-                                       cmocka_unit_test(test_attributes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clock),      cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_processes),  cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_attributes), cmocka_unit_test(test_wide_values),
+                                       cmocka_unit_test(test_temperature)};
 
     return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
 }
