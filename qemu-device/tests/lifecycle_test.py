@@ -111,6 +111,27 @@ def rings_over_the_end_of_memory(env):
 
 
 @test
+def each_part_of_a_ring_alone(env):
+    """One part at a limit, the other two in ordinary memory: the guest's last byte is the part's last one and is served,
+    one unit further is not, nor is the first MiB, nor an address without memory."""
+    env.broker()
+    q = env.vm(DEVICE + ",clients=4").start()
+    d = Driver(q)
+    d.start()
+    size = d.sizes[0]
+    parts = (("descriptors", 16 * size, 16), ("available", 4 + 2 * size, 2), ("used", 4 + 8 * size, 4))
+    for part, (name, length, unit) in enumerate(parts):
+        last = 128 * MIB - length
+        for address, served in ((last, True), (last + unit, False), (0x10000, False), (1 * MIB, True), (0xf0000000, False)):
+            d.ring = lambda n: tuple(address if n == 0 and i == part else a for i, a in enumerate(Driver.ring(d, n)))
+            d.start(queues=1)
+            told = bool(d.status() & S_NEEDS_RESET)
+            expect(told != served, "%s at 0x%x: %s" % (name, address, "refused" if told else "not refused"))
+            expect(q.get("connected") and q.get("started") == served, "%s at 0x%x: wrong state" % (name, address))
+    del d.ring
+
+
+@test
 def rings_in_the_device_itself(env):
     """Queues whose rings are the device's windows, doorbells, configuration or interrupt table: no access of
     the device to itself, the broker lives, and the next driver is served."""

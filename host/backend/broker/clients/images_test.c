@@ -323,6 +323,29 @@ static void test_held(void **state)
         end(&w[i]);
 }
 
+/* Room of evicted images that were held is there again, all of it, when their holders have ended: each time. */
+static void test_held_again(void **state)
+{
+    uint8_t hash[SHA_256_BYTES];
+    struct worker w[4], holder;
+
+    (void)state;
+    for (unsigned round = 0; round < 4; round++) {
+        worker_open(&holder, &one_vm);
+        for (unsigned i = 0; i < 4; i++)
+            worker_open(&w[i], &one_vm);
+        for (unsigned i = 0; i < 9; i++) { /* four are kept, four are evicted and held, one has no room */
+            image((uint8_t)(9 * round + i), SIZE, hash);
+            store(&w[i / 4 % 4], hash, SIZE);
+            assert_int_equal(has(&holder, hash, SIZE), i < 8);
+        }
+        assert_int_equal(brk_images.bytes, 4 * SIZE);
+        end(&holder);
+        for (unsigned i = 0; i < 4; i++)
+            end(&w[i]);
+    }
+}
+
 /* One image is copied at a time, whatever becomes complete meanwhile. */
 static void test_one_copy(void **state)
 {
@@ -355,8 +378,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
-        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
+        T(test_sealed),      T(test_other_bytes), T(test_changes),    T(test_lies),
+        T(test_two_at_once), T(test_eviction),    T(test_ends),       T(test_few_descriptors),
+        T(test_one_copy),    T(test_held),        T(test_held_again),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);
