@@ -438,6 +438,11 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     says "ctl set says what it did" 0 "^max-clients 7 (was 64)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
     says "ctl set says what it left" 0 "^max-clients 7 (was 7)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
     says "ctl get NAME shows it" 0 "^max-clients 7$" "$vgpu" ctl -s "$work/c" get max-clients
+    # The longest request that the backend takes (brk_control.c), and one character more: command and backend agree.
+    says "ctl: the longest request is the backend's to answer" 1 "no limit has this name" \
+        "$vgpu" ctl --socket "$work/c" get "$(printf '%252s' '' | tr ' ' x)"
+    says "ctl: one character more is not sent" 2 "at most 256 characters" \
+        "$vgpu" ctl --socket "$work/c" get "$(printf '%253s' '' | tr ' ' x)"
     # What the backend refuses is said as any other words of vgpu, and begins with what is wrong.
     while IFS='|' read -r request words; do
         says "ctl $request: why it is refused" 1 "^vgpu: $words" "$vgpu" ctl --socket "$work/c" $request

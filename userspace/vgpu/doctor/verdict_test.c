@@ -4,6 +4,7 @@
  * that are no fault.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -372,6 +373,33 @@ static void test_limit_names(void **state)
     }
 }
 
+/* A program that a signal ends while the runtime starts: a crash, or somebody's wish. */
+static void test_signals(void **state)
+{
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGABRT};
+    struct vgpu_cli_event list[] = {event(VGPU_EVENT_CALL, "cuInit", 0, ""),
+                                    event(VGPU_EVENT_CALL, "cuDeviceGet", 0, "")};
+    const struct vgpu_cli_events events = {.list = list, .count = 2};
+    const struct vgpu_ldlog log = {.any = true};
+
+    (void)state;
+    for (int signal = 1; signal < 32; signal++) {
+        const struct vgpu_ending end = {.started = true, .status = signal, .text = ""};
+        struct vgpu_findings f = {.count = 0};
+        bool crash = false, found = false;
+        char said[32];
+
+        for (size_t i = 0; i < sizeof(crashes) / sizeof(crashes[0]); i++)
+            crash |= crashes[i] == signal;
+        snprintf(said, sizeof(said), "died by signal %d ", signal);
+        vgpu_cli_judge(&f, &events, &log, &end);
+        for (size_t i = 0; i < f.count; i++)
+            found |= f.list[i].cause == VGPU_CAUSE_TABLE_EMPTY && strstr(f.list[i].what, said);
+        if (found != crash)
+            fail_msg("signal %d: %s", signal, found ? "a crash" : "no crash");
+    }
+}
+
 /* File names and loader messages in a finding contain no terminal control characters. */
 static void test_words(void **state)
 {
@@ -394,6 +422,7 @@ int main(void)
                                        cmocka_unit_test(test_limit_said_earlier),
                                        cmocka_unit_test(test_limit_before_others),
                                        cmocka_unit_test(test_limit_names),
+                                       cmocka_unit_test(test_signals),
                                        cmocka_unit_test(test_words)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

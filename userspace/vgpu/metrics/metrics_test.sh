@@ -158,13 +158,20 @@ for _ in range(16): # as many as it serves at a time: the oldest makes room, and
     hold.append(connect())
     hold[-1].connect() if host else None
 assert ask("GET", "/metrics")[0] == 200
-for c in hold[8:]:
+closed = []
+for c in hold:
     c.sock.setblocking(False)
     try:
-        c.sock.recv(1)
-        raise SystemExit("those that say nothing keep the others out until they time out")
+        closed.append(not c.sock.recv(1))
+    except ConnectionResetError:
+        closed.append(True)
     except BlockingIOError:
-        c.close()
+        closed.append(False)
+    c.close()
+if closed != sorted(closed, reverse=True) or not closed[0]:
+    raise SystemExit("others than the oldest made room: %s" % closed)
+if any(closed[8:]):
+    raise SystemExit("those that say nothing keep the others out until they time out")
 print("good")
 END
     says "metrics --listen: a port and hostile requests" 0 "^good$" /usr/bin/python3 "$work/ask.py" "$at" "$pid"
