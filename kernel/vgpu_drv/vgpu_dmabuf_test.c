@@ -499,20 +499,26 @@ static void vgpu_dmabuf_foreign(struct kunit *test)
 
 static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 {
+	static const int errors[] = { -EBUSY, -EINVAL, -ENOMEM, -EINTR, -EPERM, -EIO, -EAGAIN };
 	struct vgpu_client_env *env = test->priv;
 	const struct maker good = { .addr = PFN_PHYS(page_to_pfn(memory)), .len = 2 * PAGE_SIZE };
 	struct vgpu_import arg = { .addr = PAGE_SIZE, .length = 2 * PAGE_SIZE };
 	struct maker maker = good;
 	struct dma_buf *dmabuf = make(test, &maker, O_RDWR);
+	int i;
 
-	maker.refuse_attach = -EBUSY;
-	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good;
-	maker.refuse_map = -EINVAL;
-	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good;
-	maker.refuse_map = -ENOMEM;
-	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -ENOMEM);
+	/* Whatever the exporter refuses with: want of memory and a signal are told, as the caller may try again. */
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		int want = errors[i] == -ENOMEM || errors[i] == -EINTR ? errors[i] : -EOPNOTSUPP;
+
+		maker = good;
+		maker.refuse_attach = errors[i];
+		KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), want);
+		maker = good;
+		maker.refuse_map = errors[i];
+		KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), want);
+		KUNIT_EXPECT_EQ(test, maker.mapped, 0);
+	}
 	/* Not RAM: memory of another device, and past the end of the address space. */
 	maker = good;
 	maker.addr = PFN_PHYS(max_mapnr + 16);

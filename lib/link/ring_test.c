@@ -433,6 +433,28 @@ static void test_hostile_notification(void **state)
     assert_int_equal(lnk_ring_dead(&f.r), CUDA_ERROR_UNKNOWN);
 }
 
+/* A text as long as its record has room, and one byte longer: that byte would be the next record's. */
+static void test_longest_text(void **state)
+{
+    static const char text[] = "0123456789ab";
+    struct vgp_notify n = {.size = 32, .type = VGP_NOTIFY_PRINT};
+    uint64_t tail = 0;
+
+    (void)state;
+    for (uint32_t length = 0; length <= 13; length++) {
+        memcpy(f.base + f.h->notify_offset + tail, &n, sizeof(n));
+        memcpy(f.base + f.h->notify_offset + tail + 16, &length, 4);
+        memcpy(f.base + f.h->notify_offset + tail + 20, text, 12);
+        tail += n.size;
+        noted[0] = '\0';
+        __atomic_store_n(&f.h->notify_tail, tail, __ATOMIC_RELEASE);
+        lnk_ring_drain(&f.r);
+        assert_int_equal(strlen(noted), length <= 12 ? length : 0);
+        assert_memory_equal(noted, text, strlen(noted));
+        assert_int_equal(lnk_ring_dead(&f.r), length <= 12 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    }
+}
+
 static void refuse_header(const char *what)
 {
     struct lnk_ring r;
@@ -468,6 +490,44 @@ static void test_hostile_headers(void **state)
     f.h->staging_offset = UINT64_MAX - 63, refuse_header("staging offset");
     f.h->staging_size = 0, refuse_header("no staging");
     pthread_mutex_unlock(&f.lock);
+}
+
+/* Each number of a header at its limits and one step over, in a window where all areas have room. */
+static void test_limits_of_headers(void **state)
+{
+    static const struct {
+        uint32_t slots, slot_size, notify_size;
+        bool accepted;
+    } rows[] = {{1, 256, 4096, true},       {0, 256, 4096, false},
+                {1, 240, 4096, false},      {1, 264, 4096, false},
+                {1, 256, 2048, false},      {1, 256, 4096 + 16, false},
+                {1 << 16, 256, 4096, true}, {(1 << 16) + 1, 256, 4096, false},
+                {1, 1 << 20, 4096, true},   {1, (1 << 20) + 16, 4096, false}};
+    const uint64_t window = f.t.window_size;
+    int bad = -1;
+
+    (void)state;
+    pthread_mutex_lock(&f.lock);
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct lnk_ring r;
+        const char *why = NULL;
+        int rc;
+
+        write_header();
+        f.t.window_size = f.h->window_size = 128u << 20; /* of which the header alone is read */
+        f.h->notify_offset = 16u << 20;
+        f.h->reply_offset = 32u << 20;
+        f.h->notify_size = rows[i].notify_size;
+        f.h->reply_slots = rows[i].slots;
+        f.h->reply_slot_size = rows[i].slot_size;
+        rc = lnk_ring_init(&r, &f.t, on_notify, NULL, &why);
+        if (rc != (rows[i].accepted ? 0 : -EPROTO) && bad < 0)
+            bad = (int)i;
+    }
+    f.t.window_size = window;
+    write_header();
+    pthread_mutex_unlock(&f.lock);
+    assert_int_equal(bad, -1); /* the first wrong row */
 }
 
 /* An older worker says nothing; a hostile one anything. */
@@ -517,7 +577,9 @@ int main(void)
         T(test_notifications),
         T(test_prints_with_full_ring),
         T(test_hostile_notification),
+        T(test_longest_text),
         T(test_hostile_headers),
+        T(test_limits_of_headers),
         T(test_staging_piece),
     };
 

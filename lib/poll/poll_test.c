@@ -184,6 +184,38 @@ static void test_edges(void **state)
     assert_false(pol_may(&p, SECOND));
 }
 
+static void bounds_vain(struct pol_policy *p)
+{
+    pol_vain(p, MAX_NS);
+}
+
+/* However often the length of a poll is changed, and by whatever, it stays between its bounds. */
+static void test_bounds(void **state)
+{
+    static void (*const changes[])(struct pol_policy *) = {pol_more, pol_longer, pol_refill, bounds_vain};
+    static const uint64_t bounds[][2] = {
+        {MIN_NS, MAX_NS}, {MIN_NS, MIN_NS}, {MIN_NS, 5 * MIN_NS + 1}, {0, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+        for (unsigned from = 0; from < 4; from++) {
+            for (unsigned to = 0; to < 4; to++) {
+                struct pol_policy p;
+
+                pol_init(&p, bounds[i][0], bounds[i][1]);
+                for (unsigned n = 0; n < 40; n++) {
+                    changes[n < 20 ? from : to](&p);
+                    assert_true(pol_budget(&p) >= bounds[i][0] && pol_budget(&p) <= bounds[i][1]);
+                }
+                if (to == 3)
+                    assert_int_equal(pol_budget(&p), bounds[i][0]);
+                else
+                    assert_int_equal(pol_budget(&p), bounds[i][1]);
+            }
+        }
+    }
+}
+
 static void test_forced(void **state)
 {
     struct pol_policy p;
@@ -210,7 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idle),   cmocka_unit_test(test_long),   cmocka_unit_test(test_crowded),
         cmocka_unit_test(test_goes),   cmocka_unit_test(test_bursts), cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_forced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
