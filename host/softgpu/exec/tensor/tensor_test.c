@@ -634,7 +634,9 @@ static void replacements(void)
                  {"elemtype.shared::cta.b1024.b32 [%r11], 10", {.type = SG_TMAP_BF16}},
                  {"interleave_layout.shared::cta.b1024.b32 [%r11], 1", {.interleave = 1}},
                  {"swizzle_mode.shared::cta.b1024.b32 [%r11], 3", {.swizzle = SG_TMAP_SWIZZLE_128B}},
-                 {"fill_mode.shared::cta.b1024.b32 [%r11], 1", {.fill = 1}}};
+                 {"fill_mode.shared::cta.b1024.b32 [%r11], 1", {.fill = 1}},
+                 /* a stride that a tensor does not have: nothing is changed */
+                 {"global_stride.shared::cta.b1024.b64 [%r11], 4, 4096", {.address = 0}}};
     struct sg_tensor_map m, got;
     struct sg_fault f;
     char body[2048];

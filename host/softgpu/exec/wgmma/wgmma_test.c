@@ -3,6 +3,7 @@
  * wgmma against plain loops over whole matrices. The matrices are laid out in shared memory and in
  * registers by the tables of the PTX ISA, written here anew: a swizzled atom is a list of places.
  */
+#include "exec/code.h"
 #include "exec/exec_test.h"
 
 #include <math.h>
@@ -516,6 +517,57 @@ static void check_layouts(enum type type, const char *d, bool sparse)
         }
 }
 
+/* Each sign of a and b, with a sparse a and without, for all types that have signs. */
+static void check_signs(void)
+{
+    static const enum type signs[] = {F16, BF16, TF32, E4M3, E5M2};
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        for (int k = 0; k < 8; k++) {
+            const struct form f = {.a = signs[i],
+                                   .b = signs[i],
+                                   .d = "f32",
+                                   .n = 24,
+                                   .sparse = k & 1,
+                                   .negate_a = k & 2,
+                                   .negate_b = k & 4};
+
+            check_form(&f);
+        }
+}
+
+/* A loop of fewer turns than a time slice has, of large products: its launch is seen to take too long. */
+static void time_slices(void)
+{
+    static const struct form f = {.a = F16, .b = F16, .d = "f32", .n = 256};
+    struct memory *m = tm_alloc(sizeof(*m));
+    const struct params params = {m, 0, 0, 1};
+    struct sg_fault fault = {.message = ""};
+    static char rest[sizeof(text)];
+    char *at, *end;
+    struct tk t;
+    int r;
+
+    make_text(text, sizeof(text), &f);
+    at = strstr(text, "wgmma.mma_async");
+    end = strchr(at, ';') + 1;
+    snprintf(rest, sizeof(rest), "%s", end);
+    snprintf(end, sizeof(text) - (size_t)(end - text),
+             "\nadd.u32 %%turn, %%turn, 1;\nsetp.lt.u32 %%p2, %%turn, 300;\n@%%p2 bra TURN;\n%s", rest);
+    snprintf(rest, sizeof(rest), "%s", at);
+    snprintf(at, sizeof(text) - (size_t)(at - text), ".reg .b32 %%turn;\nmov.u32 %%turn, 0;\nTURN: %s", rest);
+    if (!tk_open(&t, text, "t"))
+        return t_result("a loop of products", false, "%s", t.diag.message);
+    r = run_form(&t, 128, &params, &fault);
+    t_result("a loop of products", !r, "%d %s", r, fault.message);
+    t_watchdog = 200;
+    r = run_form(&t, 128, &params, &fault);
+    t_watchdog = 2000000000ull;
+    t_result("a time slice counts products", r == SG_ERR_TIMEOUT, "%d %s", r, fault.message);
+    tk_close(&t);
+    tm_free_all();
+}
+
 /* ---- refusals ---- */
 
 static void refuse_blocks(void)
@@ -725,6 +777,8 @@ int main(int argc, char **argv)
     check_layouts(S8, "s32", false);
     check_layouts(E4M3, "f32", true);
     check_layouts(B1, "s32", false);
+    check_signs();
+    time_slices();
     refuse_blocks();
     refuse_lanes();
     hostile_descriptors();
