@@ -507,7 +507,7 @@ static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 	struct dma_buf *dmabuf = make(test, &maker, O_RDWR);
 	int i;
 
-	/* Whatever the exporter refuses with: want of memory and a signal are told, as the caller may try again. */
+	/* Lack of memory and a signal are reported, as the caller may try again. */
 	for (i = 0; i < ARRAY_SIZE(errors); i++) {
 		int want = errors[i] == -ENOMEM || errors[i] == -EINTR ? errors[i] : -EOPNOTSUPP;
 
