@@ -66,12 +66,12 @@ refuse "a number used twice is refused" 's/^call 0x0002 /call 0x0001 /'
 refuse "a new call without its version is refused" 's/^call 0x0006 vgpPing/call 0x0a6f vgpPing/'
 refuse "a version of another major number is refused" 's/ since=1\.1$/ since=2.1/'
 refuse "an unknown class is refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing later/'
-refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync effect=complete noctx/call 0x0006 vgpPing/'
+refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync /call 0x0006 vgpPing /'
 refuse "a string without maximum is refused" 's/in str label max=64/in str label/'
 refuse "an unknown type is refused" 's/in u64 value : uint64_t/in pointer value : uint64_t/'
 refuse "an unknown handle kind is refused" 's/handle:event hEvent/handle:evnt hEvent/'
 refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing async/'
-refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait effect=waits worker=custom/call 0x0415 cuEventSynchronize wait effect=waits/'
+refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait effect=waits entry=steps worker=custom/call 0x0415 cuEventSynchronize wait effect=waits entry=steps/'
 refuse "a call that does not say what it does to work is refused" 's/^call 0x0006 vgpPing sync effect=complete/call 0x0006 vgpPing sync/'
 refuse "a call that does not say what it does to state is refused" '/^call 0x0006 vgpPing/,/^$/s/^    keeps nothing$//'
 refuse "a duration of what is no work is refused" 's/in u64 value : uint64_t/in u64 value scales : uint64_t/'
@@ -80,8 +80,21 @@ refuse "a refusal without a reason's text is refused" 's/^reason coredump /reaso
 refuse "a reason that no call is refused for is refused" 's/^reason coredump "/reason coredmup "unused"\n&/'
 refuse "steps of an entry point without an answer are refused" '/^    answer vcu_cuCtxDestroy_v2/s/answer/enter/'
 refuse "steps of a handler that ends before the last are refused" 's/^    does cuGraphLaunch(exec, stream)/&\n    check CUDA_SUCCESS/'
-refuse "a handler that is custom and has steps is refused" 's/^call 0x0006 vgpPing sync/& worker=custom/'
-refuse "a handler that is forwarded and has steps is refused" 's/^call 0x0006 vgpPing sync/& worker=forward/'
+refuse "a handler that is custom and has steps is refused" '/^call 0x0006 vgpPing sync/s/worker=steps/worker=custom/'
+refuse "a handler that is forwarded and has steps is refused" '/^call 0x0006 vgpPing sync/s/ worker=steps//'
+refuse_block() { # name, file of a side, call: whose lines are taken out of it
+    rm -rf "$O/broken" && mkdir -p "$O/broken/out"
+    sides=$(for word in $CALL_SIDES; do case $word in */"$2") word=$O/broken/$2; esac; echo "$word"; done)
+    for word in $CALL_SIDES; do
+        case $word in */"$2") sed "/^call $3\$/,/^\(call\|local\|\$\)/{/^call $3\$/d;/^    /d}" "$word" >"$O/broken/$2" ;; esac
+    done
+    ! "$PYTHON" "$here/gen/emit.py" $sides "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1 &&
+        grep -q "^error: .*/cuda_calls.def:[0-9]*: $3: " "$O/broken/log"
+    ok "$1" $?
+}
+refuse_block "an entry point whose steps are missing is refused" entry.def cuStreamQuery
+refuse_block "a forwarded entry point whose steps are missing is refused" entry.def cuStreamCreate
+refuse_block "a handler whose steps are missing is refused" calls.def vgpPing
 refuse "steps of a handler of an unknown call are refused" 's/^call vgpPing$/call vgpPong/'
 refuse "steps of an entry point of an unknown call are refused" 's/^call cuStreamQuery$/call cuStreamQuerry/'
 refuse "a handler's attribute in what travels is refused" 's/^    out u64 echo : /    out u64 echo from=value : /'

@@ -40,14 +40,14 @@ FILL = ('call 0x0001 cuA sync effect=runs silent=1.3\n    in u64 dstDevice : CUd
         '    in u64 N : size_t\n')
 POST = 'call 0x0001 vgpA sync effect=complete post=1.8\n    in u32 v : uint32_t\n'
 LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
-ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
+ROWS = ('call 0x0001 cuA sync worker=steps\n    in array:u32 list count=n max=8 : const uint32_t *\n'
         '== worker\ncall cuA\n    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
 # Lines behind one of these are of what the guest or the worker does.
 ENTRY, WORKER = '== entry\n', '== worker\n'
 RECORD = ENTRY + 'record k : struct x * : find(OF) : CUDA_ERROR_X\n'
 # Says nothing of state.
 SILENT = 'call 0x0001 vgpA sync effect=none\n'
-NODE = 'call 0x0001 cuA sync node\n' + WORKER + 'call cuA\n    add cuA(added)\n'
+NODE = 'call 0x0001 cuA sync node worker=steps\n' + WORKER + 'call cuA\n    add cuA(added)\n'
 LOCAL = ENTRY + 'local cuL(int a)\n'
 REASON = 'reason r "text"\nunsupported r cuU\n'
 
@@ -57,7 +57,9 @@ def entry(*steps):
 
 
 def steps_of(side, *steps, options='', params=''):
-    """A call, and what a side does for it."""
+    """A call, and what a side does for it, which its line says unless it says something else of that side."""
+    name = side.split()[1]
+    options += '' if f'{name}=' in options else f' {name}=steps'
     return f'call 0x0001 cuA sync{options}\n{params}{side}call cuA\n' + ''.join(f'    {s}\n' for s in steps)
 
 
@@ -127,6 +129,23 @@ ROWS_OF = [
     ('a handler with steps', work('does cuA()'), work('does cuA()', options=' worker=custom')),
     ('a handler with steps is not forwarded', work('does cuA()'), work('does cuA()', options=' worker=forward')),
     ('an entry point with steps', *(steps_of(ENTRY, 'answer CUDA_SUCCESS', options=o) for o in ('', ' entry=custom'))),
+    ('what a side does', *(CU.replace('sync', f'sync {o}') for o in ('entry=custom', 'entry=none'))),
+    ('what the worker does', *(CU.replace('sync', f'sync worker={o}') for o in ('custom', 'forward'))),
+    ('an entry point of a call of the transport', CALL, CALL.replace('sync', 'sync entry=custom')),
+    ('steps that the line says, of an entry point', steps_of(ENTRY, 'answer CUDA_SUCCESS'), CU.replace('sync', 'sync entry=steps')),
+    ('steps that the line says, of a handler', work('does cuA()'), CU.replace('sync', 'sync worker=steps')),
+    ('steps that the line says, of a handler of the transport', work('does cuA()').replace('cuA sync', 'vgpA sync').replace('call cuA', 'call vgpA'),
+     CALL.replace('sync', 'sync worker=steps')),
+    ('steps of an entry point that the line says', *(steps_of(ENTRY, 'answer CUDA_SUCCESS').replace(' entry=steps', o) for o in (' entry=steps', ''))),
+    ('steps of a handler that the line says', *(work('does cuA()').replace(' worker=steps', o) for o in (' worker=steps', ''))),
+    ('a then behind a forwarded call', *(steps_of(ENTRY, 'then f()', options=o) for o in (' entry=forward', ''))),
+    ('steps around a forwarded call', *(steps_of(ENTRY, 'let int a = f()', 'done a', 'then g()', options=o) for o in (' entry=forward', ' entry=steps'))),
+    ('a done without an answer', steps_of(ENTRY, 'done f()', options=' entry=forward'), steps_of(ENTRY, 'let int a = 1', options=' entry=forward')),
+    ('an answer of a call that is not forwarded', *(steps_of(ENTRY, 'answer f()', 'then g()', options=o) for o in (' entry=steps', ' entry=forward'))),
+    ('a then behind the forwarding', steps_of(ENTRY, 'done f()', 'then g()', options=' entry=forward'),
+     steps_of(ENTRY, 'then g()', 'done f()', options=' entry=forward')),
+    ('steps around a call that is forwarded', steps_of(ENTRY, 'then f()', options=' entry=forward'), entry('then f()')),
+    ('a whole step around a forwarded call', *(steps_of(ENTRY, f'then {f}', options=' entry=forward') for f in ('f()', ''))),
     ('a synchronous long call', 'call 0x0001 cuA sync long\n', 'call 0x0001 cuA async long\n'),
     ('a forwarded call that fills', 'call 0x0001 cuA sync effect=runs\n', 'call 0x0001 cuA sync effect=runs worker=custom\n'),
     ('an option', 'call 0x0001 vgpA sync noctx\n', 'call 0x0001 vgpA sync noctxt\n'),

@@ -125,6 +125,17 @@ def silent(c):
     return [n if n in names else other for n, other in shape.items()] + [str(SCALARS[value[0].type][0])]
 
 
+def side(c, name, steps, known, default):
+    """What the call's line says of a side. That steps follow is said there, too: without its block a call would be another."""
+    said = c.opts.pop(name, None)
+    if said is not None and said not in known:
+        raise PolicyError(f'{c.name}: {name}={said} is not one of {known}')
+    wanted = 'forward' if name == 'entry' and forwards(c) else 'steps'
+    if bool(steps) != (said in ('steps', 'forward')) or steps and said != wanted:
+        raise PolicyError(f'{c.name}: {name}={said}, ' + (f'with steps of {name}={wanted}' if steps else 'without steps'))
+    return said or default
+
+
 def apply_call(c, d):
     """Attaches .args, .ret, .var_in, .var_out and what the options say."""
     if c.cls not in CLASSES:
@@ -135,16 +146,10 @@ def apply_call(c, d):
         add_node_params(c)
     check_entry(c, d)
     check_work(c)
-    if c.work:
-        if 'worker' in c.opts:
-            raise PolicyError(f'{c.name}: a handler with steps is not worker={c.opts["worker"]}')
-        c.opts['worker'] = 'steps'
-    if c.steps:
-        if 'entry' in c.opts or not is_cu:
-            raise PolicyError(f'{c.name}: an entry point with steps is neither custom nor absent')
-        c.opts['entry'] = 'steps'
-    c.entry = c.opts.pop('entry', 'forward' if is_cu else 'none')
-    c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
+    c.entry = side(c, 'entry', c.steps, ('custom', 'steps', 'forward') if is_cu else (), 'forward' if is_cu else 'none')
+    c.worker = side(c, 'worker', c.work, ('custom', 'steps'), 'forward' if is_cu else 'custom')
+    if c.entry == 'forward' and c.steps:
+        c.entry = 'steps'
     c.noctx = bool(c.opts.pop('noctx', False))
     c.long = bool(c.opts.pop('long', False))
     c.silent = silent(c)
@@ -217,10 +222,20 @@ def outputs(x):
     return {p.name for p in x.params if p.dir in ('out', 'new')}
 
 
+def forwards(x):
+    """True of steps around the checks and the forwarding that a call has without steps."""
+    kinds = {s.kind for s in x.steps}
+    return not isinstance(x, Local) and bool(kinds & {'done', 'then'}) and kinds <= {'let', 'done', 'then'}
+
+
 def check_entry(x, d):
-    """The steps of an entry point: checks, then one answer or none, then what is given back where it succeeded."""
+    """The steps of an entry point: checks, then one answer or none, then what is given back where it succeeded. Or those around
+    a call that is forwarded: what may make it needless, and what follows where it succeeded."""
     kinds = [s.kind for s in x.steps]
     if not kinds:
+        return
+    if forwards(x):
+        check_around(x, kinds)
         return
     last = kinds.index('answer') if 'answer' in kinds else kinds.index('give') - 1 if 'give' in kinds else 0
     if kinds.count('answer') > 1 or kinds.count('place') > 1 or 'place' in kinds[1:] or \
@@ -231,6 +246,17 @@ def check_entry(x, d):
     for s in x.steps:
         with Located(s):
             check_entry_step(x, s, d)
+
+
+def check_around(x, kinds):
+    behind = kinds.index('then') if 'then' in kinds else len(kinds)
+    for s in x.steps[behind:]:
+        with Located(s):
+            if s.kind != 'then':
+                raise PolicyError(f'{x.name}: {s.kind} behind a forwarded call')
+    for s in x.steps:
+        with Located(s):
+            check_step(x, s)
 
 
 def check_entry_step(x, s, d):

@@ -183,6 +183,21 @@ static CUresult new_stream(void)
     return r ? r : counters.a.cuStreamDestroy(s);
 }
 
+/* The same of the default streams. */
+static CUresult default_streams(void)
+{
+    const CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    unsigned flags;
+    int priority;
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 3 && !r; i++) {
+        r = counters.a.cuStreamGetFlags(streams[i], &flags);
+        r = r ? r : counters.a.cuStreamGetPriority(streams[i], &priority);
+    }
+    return r;
+}
+
 /* The time of a kernel, measured as in every example: the wait is the one round trip. */
 static CUresult elapsed(void)
 {
@@ -287,6 +302,7 @@ int main(int argc, char **argv)
                  {"attribute", attribute},
                  {"limits", limits},
                  {"elapsed", elapsed},
+                 {"default-streams", default_streams},
                  {"stream-facts", stream_facts},
                  {"new-stream", new_stream},
                  {"pinned-alloc", pinned_alloc},

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """vgp_entry.[ch]: the exported CUDA functions; vgp_unsupported.c; the cuGetProcAddress table."""
 import re
+from parse import Step
+from policy import forwards
 from templates.common import (BANNER, HANDLES, SCALARS, entry_params, is_stream, plist)
 
 UNSIGNED64 = ('CUdeviceptr', 'size_t', 'unsigned long long', 'cuuint64_t', 'uint64_t',
@@ -112,12 +114,13 @@ def checks(c):
     return o
 
 
+def forwarded(c):
+    """The expression that forwards a call whose parameters have been checked."""
+    return f'vgp_call_{c.name}({", ".join(f"vcu_stream({p.name})" if is_stream(p) else p.name for p in c.params)})'
+
+
 def forward_body(c):
-    args = []
-    for p in c.params:
-        args.append(f'vcu_stream({p.name})' if is_stream(p) else p.name)
-    return ([f'CUresult vcu_{c.name}({plist(entry_params(c))})', '{'] + checks(c)
-            + [f'    return vgp_call_{c.name}({", ".join(args)});', '}', ''])
+    return [f'CUresult vcu_{c.name}({plist(entry_params(c))})', '{'] + checks(c) + [f'    return {forwarded(c)};', '}', '']
 
 
 def placed(x, params, how):
@@ -148,6 +151,12 @@ def steps_body(d, x, params):
             if node:
                 gives.append(f'*{node} = (CUgraphNode)(uintptr_t)node')
     text += ' '.join(place)
+    around = forwards(x)
+    steps = x.steps
+    if around:
+        place, has_r = checks(x), True
+        steps = [s for s in steps if s.kind != 'then'] + [Step('answer', forwarded(x), '', x.path, x.line)]
+        text += forwarded(x)
     o += [f'    (void){n};' for _, n in params if not re.search(rf'\b{n}\b', text)]
     if why:
         o.append('    const char *why = NULL;')
@@ -174,7 +183,7 @@ def steps_body(d, x, params):
         has_r = True
         return lines
     answered = False
-    for s in x.steps:
+    for s in steps:
         expr = s.text
         if s.kind == 'let':
             o.append(f'    {expr};')

@@ -70,12 +70,19 @@ CUresult vcu_stream_wait(CUstream stream);
 
 /*
  * Flags, priority and id of a valid stream, without the worker once they are known: flags and the
- * default priority since creation, other priorities and the id since the first query. The default
- * streams, and streams created in a green context, whose flags the driver may complete, are queried.
+ * default priority since creation, the rest since the first query, also for the default streams of
+ * contexts that are not green. Streams created in a green context, whose flags the driver may
+ * complete, are queried. NAME_known() gives what is known, NAME_learn() keeps an answer and is
+ * always CUDA_SUCCESS.
  */
-CUresult vcu_stream_flags(CUstream stream, unsigned int *flags);
-CUresult vcu_stream_priority(CUstream stream, int *priority);
-CUresult vcu_stream_id(CUstream stream, unsigned long long *id);
+bool vcu_stream_flags_known(CUstream stream, unsigned int *flags);
+CUresult vcu_stream_flags_learn(CUstream stream, unsigned int flags);
+/* State before the query: an answer older than a change is not kept. */
+uint64_t vcu_stream_settings(CUstream stream);
+bool vcu_stream_priority_known(CUstream stream, int *priority);
+CUresult vcu_stream_priority_learn(CUstream stream, uint64_t before, int priority);
+bool vcu_stream_id_known(CUstream stream, unsigned long long *id);
+CUresult vcu_stream_id_learn(CUstream stream, unsigned long long id);
 /* A stream was created in the current context. Always CUDA_SUCCESS. */
 CUresult vcu_stream_created(CUstream stream, unsigned flags, int priority);
 /* The worker has answered a call that changes attributes of the stream; returns its result. */

@@ -2,6 +2,7 @@
 /* Facts of streams and events that the library may answer by itself, and what changes them. */
 #include "conform.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,8 +34,18 @@ CASE(stream_settings, CF_CTX)
         OK("id_other", cuStreamGetId(t, &other));
         cf_true("id_same", id == again);
         cf_true("id_differs", id != other);
-        OK("priority_legacy", cuStreamGetPriority(CU_STREAM_LEGACY, &p));
-        OK("flags_thread", cuStreamGetFlags(CU_STREAM_PER_THREAD, &flags));
+        for (int k = 0; k < 3; k++) {
+            const CUstream own[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+
+            p = 0x6EEEEEEE;
+            flags = 0xEEEEEEEE;
+            OK("priority_own", cuStreamGetPriority(own[k], &p));
+            cf_u64("priority_own_value", (uint64_t)p, 0);
+            OK("flags_own", cuStreamGetFlags(own[k], &flags));
+            cf_u64("flags_own_value", flags, CU_STREAM_DEFAULT);
+        }
+        RC("priority_own_null", cuStreamGetPriority(NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+        RC("flags_own_null", cuStreamGetFlags(CU_STREAM_PER_THREAD, NULL), CUDA_ERROR_INVALID_VALUE);
     }
     v.priority = greatest;
     OK("set", cuStreamSetAttribute(t, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
@@ -137,4 +148,58 @@ CASE(event_elapsed, CF_CTX)
     NEED(cuEventDestroy(quiet));
     NEED(cuMemFree(p));
     NEED(cuStreamDestroy(s));
+}
+
+static void *thread_priority(void *arg)
+{
+    CUcontext context = arg;
+    int p = 0x6EEEEEEE;
+
+    if (cuCtxSetCurrent(context) || cuStreamGetPriority(CU_STREAM_PER_THREAD, &p))
+        p = 0x6EEEEEEE;
+    return (void *)(intptr_t)p;
+}
+
+/* A thread that changes the priority of its default stream changes no other, and no other context's. */
+CASE(stream_own_settings, CF_CTX | CF_ALONE)
+{
+    CUstreamAttrValue v = {0};
+    CUcontext first = NULL, second = NULL;
+    int least = 0, greatest = 0, p = 0;
+    pthread_t thread;
+    void *other;
+    CUresult r;
+
+    NEED(cuCtxGetCurrent(&first));
+    NEED(cuCtxGetStreamPriorityRange(&least, &greatest));
+    OK("before", cuStreamGetPriority(CU_STREAM_PER_THREAD, &p));
+    NEED(pthread_create(&thread, NULL, thread_priority, first) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+    pthread_join(thread, &other);
+    cf_true("other_before", (intptr_t)other == 0);
+    v.priority = greatest;
+    OK("set", cuStreamSetAttribute(CU_STREAM_PER_THREAD, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+    for (int i = 0; i < 2; i++) {
+        OK("after", cuStreamGetPriority(CU_STREAM_PER_THREAD, &p));
+        cf_true("after_value", p == greatest);
+        NEED(pthread_create(&thread, NULL, thread_priority, first) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+        pthread_join(thread, &other);
+        cf_true("other_after", (intptr_t)other == 0);
+    }
+    NEED(cuCtxCreate(&second, NULL, 0, 0));
+    OK("second", cuStreamGetPriority(CU_STREAM_PER_THREAD, &p));
+    cf_u64("second_value", (uint64_t)p, 0);
+    r = cuStreamSetAttribute(NULL, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v);
+    for (int i = 0; i < 2; i++) {
+        OK("legacy", cuStreamGetPriority(CU_STREAM_LEGACY, &p));
+        cf_true("legacy_value", p == (r == CUDA_SUCCESS ? greatest : 0));
+    }
+    NEED(cuCtxDestroy(second));
+    NEED(cuCtxSetCurrent(first));
+    OK("first", cuStreamGetPriority(CU_STREAM_PER_THREAD, &p));
+    cf_true("first_value", p == greatest);
+    OK("first_legacy", cuStreamGetPriority(NULL, &p));
+    cf_u64("first_legacy_value", (uint64_t)p, 0);
+    NEED(cuCtxSetCurrent(NULL));
+    RC("none", cuStreamGetPriority(NULL, &p), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxSetCurrent(first));
 }
