@@ -177,6 +177,9 @@ ROWS_OF = [
     # ---- facts ----
     ('an effect', 'call 0x0001 vgpA sync effect=complete\n', 'call 0x0001 vgpA sync effect=completes\n'),
     ('a flex call that is work', *(f'call 0x0001 vgpA flex effect={e}\n    in handle:stream s null : CUstream\n' for e in ('runs', 'none'))),
+    ('an object that is not waited for', *(f'call 0x0001 vgpA wait effect={e}\n    in handle:event e unawaited : CUevent\n'
+                                           for e in ('waits', 'complete'))),
+    ('a handle that is not waited for', *(f'call 0x0001 vgpA wait effect=waits\n    in {t} e unawaited : CUevent\n' for t in ('handle:event', 'u64'))),
     ('a wait that waits', 'call 0x0001 vgpA wait effect=waits\n', 'call 0x0001 vgpA sync effect=waits\n'),
     ('a state', 'call 0x0001 vgpA sync effect=none\n    ends context\n', SILENT),
     ('nothing', CALL + '    keeps nothing\n', CALL + '    keeps none\n'),

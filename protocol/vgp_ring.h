@@ -22,7 +22,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* must be equal on both sides */
-#define VGP_VERSION_MINOR 12  /* the lower version of the two sides is used */
+#define VGP_VERSION_MINOR 13  /* the lower version of the two sides is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)

@@ -145,8 +145,11 @@ def apply_marks(c):
 def apply_bits(c):
     """Attaches .runs_graph, .waits_all, .cannot_fail."""
     handles = [p.sub for p in c.params if p.dir == 'in' and p.type == 'handle']
+    for p in c.params:
+        if 'unawaited' in p.attrs and (c.effect != 'waits' or (p.dir, p.type) != ('in', 'handle')):
+            raise PolicyError(f'{c.name}: {p.name}: unawaited is a handle given to a call that waits')
     c.runs_graph = c.effect == 'runs' and 'graph_exec' in handles
-    c.waits_all = c.effect == 'waits' and not handles
+    c.waits_all = c.effect == 'waits' and all('unawaited' in p.attrs for p in c.params if p.type == 'handle')
     c.cannot_fail = c.cls == 'async' and c.effect == 'none' and not c.states
 
 

@@ -14,7 +14,7 @@ STATE = ('makes', 'changes', 'ends', 'keeps', 'cannot')
 WORKER_STEPS = ('with', 'rows', 'needs', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after', 'failed')
 # Attributes of parameters: of the wire; of a handler with steps.
 WIRE_ATTRS = ('max', 'len', 'count', 'null', 'own', 'as', 'mask', 'value', 'parent', 'ending', 'records', 'external', 'verdict',
-              'extent', 'scales', 'device', 'addr', 'words', 'made', 'opaque', 'varies')
+              'extent', 'scales', 'device', 'addr', 'words', 'made', 'opaque', 'varies', 'unawaited')
 WORKER_ATTRS = ('as', 'from', 'each', 'len', 'all', 'late', 'parent', 'error')
 
 

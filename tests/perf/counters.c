@@ -198,8 +198,25 @@ static CUresult default_streams(void)
     return r;
 }
 
+static CUresult wait_event(CUevent event)
+{
+    return counters.a.cuEventSynchronize(event);
+}
+
+static CUresult wait_stream(CUevent event)
+{
+    (void)event;
+    return counters.a.cuStreamSynchronize(NULL);
+}
+
+static CUresult wait_context(CUevent event)
+{
+    (void)event;
+    return counters.a.cuCtxSynchronize();
+}
+
 /* The time of a kernel, measured as in every example: the wait is the one round trip. */
-static CUresult elapsed(void)
+static CUresult elapsed_after(CUresult (*wait)(CUevent))
 {
     static CUevent from, to;
     float milliseconds;
@@ -212,10 +229,43 @@ static CUresult elapsed(void)
     r = r ? r : counters.a.cuEventRecord(from, NULL);
     r = r ? r : api_launch(&counters.a, counters.p, 32, 1);
     r = r ? r : counters.a.cuEventRecord(to, NULL);
-    r = r ? r : counters.a.cuEventSynchronize(to);
+    r = r ? r : wait(to);
     for (int i = 0; i < 3 && !r; i++)
         r = counters.a.cuEventElapsedTime(&milliseconds, from, to);
     return r;
+}
+
+static CUresult elapsed(void)
+{
+    return elapsed_after(wait_event);
+}
+
+static CUresult elapsed_stream(void)
+{
+    return elapsed_after(wait_stream);
+}
+
+static CUresult elapsed_context(void)
+{
+    return elapsed_after(wait_context);
+}
+
+/* Waits for events that an earlier wait has covered. */
+static CUresult wait_covered(void)
+{
+    static CUevent events[2];
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 2 && !r && !events[i]; i++)
+        r = counters.a.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
+    r = r ? r : api_launch(&counters.a, counters.p, 32, 1);
+    for (int i = 0; i < 2 && !r; i++)
+        r = counters.a.cuEventRecord(events[i], NULL);
+    r = r ? r : counters.a.cuEventSynchronize(events[0]);
+    r = r ? r : counters.a.cuEventSynchronize(events[0]);
+    r = r ? r : counters.a.cuStreamSynchronize(NULL);
+    r = r ? r : counters.a.cuEventSynchronize(events[1]);
+    return r ? r : counters.a.cuEventSynchronize(events[0]);
 }
 
 /* Sets the current value again, as programs do before each launch. */
@@ -302,6 +352,9 @@ int main(int argc, char **argv)
                  {"attribute", attribute},
                  {"limits", limits},
                  {"elapsed", elapsed},
+                 {"elapsed-stream", elapsed_stream},
+                 {"elapsed-context", elapsed_context},
+                 {"wait-covered", wait_covered},
                  {"default-streams", default_streams},
                  {"stream-facts", stream_facts},
                  {"new-stream", new_stream},

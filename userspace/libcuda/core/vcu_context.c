@@ -230,7 +230,7 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
 
 CUresult vcu_context_wait(void)
 {
-    return vcu_wait_answered(NULL, true) ? CUDA_SUCCESS : vgp_call_vgpCtxSynchronize(0);
+    return vcu_wait_answered(NULL, true) ? CUDA_SUCCESS : vcu_context_wait_sent();
 }
 
 CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Queries of events and streams, and times between events, that need no answer of the worker: see
- * wait.h. vcu_answers.c keeps the answers. */
+/* Queries of events and streams, times between events and waits for events that need no answer of the
+ * worker: see wait.h. vcu_answers.c keeps the answers. */
 #include "link/answers.h"
 
 #include "vgp_guest.h"
@@ -61,37 +61,99 @@ static bool event_answers(CUevent event)
            !atomic_load_explicit(&vcu_answers_graphs_record, memory_order_relaxed);
 }
 
-CUresult vcu_event_elapsed(float *milliseconds, CUevent start, CUevent end)
+bool vcu_event_elapsed_known(float *milliseconds, CUevent start, CUevent end, uint64_t *changes)
 {
-    uint64_t changes;
     float answer = 0;
-    CUresult r;
 
-    if (!event_answers(start) || !event_answers(end))
-        return vgp_call_cuEventElapsedTime_v2(milliseconds, start, end);
-    if (!vcu_elapsed_look((uintptr_t)start, (uintptr_t)end, &answer, &changes)) {
-        r = vgp_call_cuEventElapsedTime_v2(&answer, start, end);
-        if (r != CUDA_SUCCESS)
-            return r;
-        vcu_elapsed_learn((uintptr_t)start, (uintptr_t)end, changes, answer);
-    }
+    if (!event_answers(start) || !event_answers(end) ||
+        !vcu_elapsed_look((uintptr_t)start, (uintptr_t)end, &answer, changes))
+        return false;
     *milliseconds = answer;
+    return true;
+}
+
+CUresult vcu_event_elapsed_learn(CUevent start, CUevent end, uint64_t changes, float milliseconds)
+{
+    vcu_elapsed_learn((uintptr_t)start, (uintptr_t)end, changes, milliseconds);
     return CUDA_SUCCESS;
+}
+
+/* ---- waits ---- */
+
+bool vcu_event_covered(CUevent event)
+{
+    return event_answers(event) && atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) == 0 &&
+           vcu_answer_complete((uintptr_t)event) && vcu_wait_told() && event_answers(event);
+}
+
+uint64_t vcu_event_asked(CUevent event)
+{
+    const struct vcu_wait_latest none = {0};
+
+    return event_answers(event) ? vcu_answer_begin((uintptr_t)event, &none).number : 0;
+}
+
+CUresult vcu_event_waited(CUevent event, uint64_t question)
+{
+    if (question != 0)
+        vcu_answer_end((uintptr_t)event, &(struct vcu_question){.number = question}, CUDA_SUCCESS);
+    return CUDA_SUCCESS;
+}
+
+/* What a wait brings along; `result` is of the time, not of the wait. */
+struct brought {
+    struct vcu_elapsed_pair pair;
+    int32_t result;
+    float milliseconds;
+};
+
+/* True if the pair's events are live, of this context (0: of any), and answers about them last. */
+static bool brought_usable(const struct brought *b, uint64_t context)
+{
+    const uint64_t of = (uintptr_t)vcu_handle_data(b->pair.end, VGP_H_EVENT);
+
+    return vgp_handle_live(b->pair.start, VGP_H_EVENT) && vgp_handle_live(b->pair.end, VGP_H_EVENT) &&
+           event_answers((CUevent)(uintptr_t)b->pair.start) &&
+           event_answers((CUevent)(uintptr_t)b->pair.end) && (context == 0 || of == context);
+}
+
+static CUresult brought_learn(const struct brought *b, CUresult r)
+{
+    if (r == CUDA_SUCCESS && b->result == CUDA_SUCCESS)
+        vcu_elapsed_learn(b->pair.start, b->pair.end, b->pair.changes, b->milliseconds);
+    return r;
 }
 
 CUresult vcu_event_wait(CUevent event)
 {
-    uint64_t changes, start = 0;
-    float milliseconds = 0;
-    int32_t result = CUDA_ERROR_UNKNOWN;
-    CUresult r;
+    struct brought b = {.result = CUDA_ERROR_UNKNOWN};
 
-    if (vcu.worker_minor >= 12 && event_answers(event))
-        start = vcu_elapsed_expected((uintptr_t)event, &changes);
-    if (start == 0 || !vgp_handle_live(start, VGP_H_EVENT))
+    if (vcu.worker_minor < 12 || !event_answers(event) || !vcu_elapsed_expected((uintptr_t)event, &b.pair) ||
+        !brought_usable(&b, 0))
         return vgp_call_cuEventSynchronize(event);
-    r = vgp_call_vgpEventElapse(event, (CUevent)(uintptr_t)start, &result, &milliseconds);
-    if (r == CUDA_SUCCESS && result == CUDA_SUCCESS)
-        vcu_elapsed_learn(start, (uintptr_t)event, changes, milliseconds);
-    return r;
+    return brought_learn(
+        &b, vgp_call_vgpEventElapse(event, (CUevent)(uintptr_t)b.pair.start, &b.result, &b.milliseconds));
+}
+
+CUresult vcu_stream_wait_sent(CUstream stream)
+{
+    struct brought b = {.result = CUDA_ERROR_UNKNOWN};
+
+    if (vcu.worker_minor < 13 || !vcu_elapsed_awaited(&stream, &b.pair) || !brought_usable(&b, 0))
+        return vgp_call_cuStreamSynchronize(stream);
+    return brought_learn(&b, vgp_call_vgpStreamElapse(stream, (CUevent)(uintptr_t)b.pair.start,
+                                                      (CUevent)(uintptr_t)b.pair.end, &b.result,
+                                                      &b.milliseconds));
+}
+
+CUresult vcu_context_wait_sent(void)
+{
+    struct brought b = {.result = CUDA_ERROR_UNKNOWN};
+
+    if (vcu.worker_minor < 13 || !vcu_elapsed_awaited(NULL, &b.pair) ||
+        !brought_usable(&b, vcu_current_context()))
+        return vgp_call_vgpCtxSynchronize(0);
+    return brought_learn(&b,
+                         vgp_call_vgpCtxElapse((CUevent)(uintptr_t)b.pair.start,
+                                               (CUevent)(uintptr_t)b.pair.end, &b.result, &b.milliseconds));
 }

@@ -33,7 +33,7 @@ CUresult vcu_stream_wait(CUstream hStream)
 
     if (!vcu_stream_ok(hStream))
         return vcu_stream_error(hStream);
-    return vcu_wait_answered(stream, false) ? CUDA_SUCCESS : vgp_call_cuStreamSynchronize(stream);
+    return vcu_wait_answered(stream, false) ? CUDA_SUCCESS : vcu_stream_wait_sent(stream);
 }
 
 CUresult vcu_stream_query(CUstream hStream)

@@ -38,6 +38,22 @@ static void connect_to(struct broker *b, struct guest *g)
     assert_int_equal(guest_context(g), 0);
 }
 
+enum way { OF_EVENT, OF_STREAM, OF_CONTEXT, WAYS };
+
+static void submit_wait(struct guest *g, enum way way, uint64_t stream, uint64_t start, uint64_t end)
+{
+    const struct vgp_args_vgpEventElapse event = {.hEvent = end, .start = start};
+    const struct vgp_args_vgpStreamElapse of_stream = {.hStream = stream, .start = start, .end = end};
+    const struct vgp_args_vgpCtxElapse context = {.start = start, .end = end};
+
+    if (way == OF_EVENT)
+        guest_submit(g, VGP_vgpEventElapse, 3, &event, sizeof(event), NULL, 0);
+    else if (way == OF_STREAM)
+        guest_submit(g, VGP_vgpStreamElapse, 3, &of_stream, sizeof(of_stream), NULL, 0);
+    else
+        guest_submit(g, VGP_vgpCtxElapse, 3, &context, sizeof(context), NULL, 0);
+}
+
 /* A wait that brings a time along: of the events as they are when it ends, while either may be gone. */
 static void test_elapse(void **state)
 {
@@ -46,9 +62,9 @@ static void test_elapse(void **state)
 
     connect_to(*state, &g);
     assert_int_equal(CALL(&g, cuStreamCreate, .phStream = stream), 0);
-    for (uint32_t i = 0; i < 5; i++) {
-        const uint64_t start = VGP_HANDLE(VGP_H_EVENT, 1, 1 + 2 * i), end = start + 1;
-        struct vgp_args_vgpEventElapse wait = {.hEvent = end, .start = i == 4 ? stream : start};
+    for (uint32_t n = 0; n < 5 * WAYS; n++) {
+        const uint64_t start = VGP_HANDLE(VGP_H_EVENT, 1, 1 + 2 * n), end = start + 1;
+        const unsigned i = n % 5;
         const struct vgp_ret_vgpEventElapse *ret = NULL;
         uint32_t size = 0;
 
@@ -58,7 +74,7 @@ static void test_elapse(void **state)
         assert_int_equal(CALL(&g, cuEventRecord, .hEvent = start, .hStream = stream), 0);
         assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 300, stream), 0);
         assert_int_equal(CALL(&g, cuEventRecord, .hEvent = end, .hStream = stream), 0);
-        guest_submit(&g, VGP_vgpEventElapse, 3, &wait, sizeof(wait), NULL, 0);
+        submit_wait(&g, n / 5, stream, i == 4 ? stream : start, end);
         assert_int_equal(guest_wait(&g, 3, NULL, NULL, 100), -1); /* on a waiter by now */
         uint32_t seq = g.seq;
         if (i == 1)
@@ -83,6 +99,11 @@ static void test_elapse(void **state)
     }
     /* No wait for what is no event. */
     assert_int_equal(CALL(&g, vgpEventElapse, .hEvent = stream, .start = stream), CUDA_ERROR_INVALID_HANDLE);
+    /* No wait in what is no stream; the context's is one, and its time an error. */
+    assert_int_equal(
+        CALL(&g, vgpStreamElapse, .hStream = VGP_HANDLE(VGP_H_EVENT, 1, 1), .start = 0, .end = 0),
+        CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, vgpCtxElapse, .start = 0, .end = stream), 0);
     assert_int_equal(CALL(&g, vgpPing, .value = 1), 0);
     guest_close(&g);
 }

@@ -203,3 +203,269 @@ CASE(stream_own_settings, CF_CTX | CF_ALONE)
     RC("none", cuStreamGetPriority(NULL, &p), CUDA_ERROR_INVALID_CONTEXT);
     NEED(cuCtxSetCurrent(first));
 }
+
+struct opener {
+    struct cf_gate *gate;
+    CUcontext context;
+    CUevent event;
+    CUstream stream;
+    bool record, opened;
+};
+
+static void *open_later(void *arg)
+{
+    struct opener *o = arg;
+    struct timespec pause = {0, 20000000};
+
+    while (nanosleep(&pause, &pause))
+        continue;
+    __atomic_store_n(&o->opened, true, __ATOMIC_SEQ_CST);
+    cf_gate_open(o->gate);
+    return NULL;
+}
+
+static void *record_now(void *arg)
+{
+    struct opener *o = arg;
+
+    return cuCtxSetCurrent(o->context) || cuEventRecord(o->event, o->stream) ? arg : NULL;
+}
+
+/* A wait for an event that another wait has covered ends at once, unless it is recorded again. */
+CASE(event_waits, CF_CTX)
+{
+    CUevent e = NULL, quiet = NULL;
+    CUstream s = NULL, t = NULL;
+    CUcontext context = NULL;
+    CUgraph g = NULL;
+    struct opener o;
+    pthread_t thread;
+    void *failed = NULL;
+
+    NEED(cuCtxGetCurrent(&context));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&e, 0));
+    NEED(cuEventCreate(&quiet, CU_EVENT_DISABLE_TIMING));
+    OK("never", cuEventSynchronize(e));
+    OK("never_again", cuEventSynchronize(e));
+    for (int way = 0; way < 4; way++) {
+        NEED(cuEventRecord(e, s));
+        OK("cover", way == 0   ? cuEventSynchronize(e)
+                    : way == 1 ? cuStreamSynchronize(s)
+                    : way == 2 ? cuCtxSynchronize()
+                               : cuStreamSynchronize(NULL)); /* does not cover it */
+        OK("wait", cuEventSynchronize(e));
+        OK("wait_again", cuEventSynchronize(e));
+        /* Recorded again, by this thread and by another; behind work. */
+        o = (struct opener){cf_gate_put(way % 2 ? t : s), context, e, way % 2 ? t : s, way >= 2, false};
+        if (way >= 2) {
+            NEED(pthread_create(&thread, NULL, record_now, &o) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+            pthread_join(thread, &failed);
+            cf_true("record_other", failed == NULL);
+        } else {
+            NEED(cuEventRecord(e, o.stream));
+        }
+        RC("open", cuEventQuery(e), CUDA_ERROR_NOT_READY);
+        NEED(pthread_create(&thread, NULL, open_later, &o) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+        OK("wait_open", cuEventSynchronize(e));
+        cf_true("waited", __atomic_load_n(&o.opened, __ATOMIC_SEQ_CST));
+        pthread_join(thread, NULL);
+        OK("closed", cuEventQuery(e));
+    }
+    /* A wait for another stream covers nothing. */
+    o = (struct opener){cf_gate_put(s), context, e, s, false, false};
+    NEED(cuEventRecord(e, s));
+    NEED(cuEventRecord(quiet, t));
+    OK("other", cuStreamSynchronize(t));
+    OK("other_wait", cuEventSynchronize(quiet));
+    NEED(pthread_create(&thread, NULL, open_later, &o) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS);
+    OK("other_open", cuEventSynchronize(e));
+    cf_true("other_waited", __atomic_load_n(&o.opened, __ATOMIC_SEQ_CST));
+    pthread_join(thread, NULL);
+    /* Recorded by a capture, it is no event of the stream any more. */
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuEventRecord(e, s));
+    NEED(cuStreamEndCapture(s, &g));
+    OK("captured_sync", cuStreamSynchronize(s));
+    OK("captured_context", cuCtxSynchronize());
+    RC_IN("captured_query", cuEventQuery(e), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_CAPTURED_EVENT);
+    for (int i = 0; i < 3; i++)
+        RC_IN("captured_wait", cuEventSynchronize(e), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE,
+              CUDA_ERROR_CAPTURED_EVENT);
+    NEED(cuEventRecord(e, s));
+    OK("recorded_wait", cuEventSynchronize(e));
+    NEED(cuGraphDestroy(g));
+    NEED(cuEventDestroy(e));
+    RC("stale", cuEventSynchronize(e), CUDA_ERROR_INVALID_HANDLE);
+    NEED(cuEventDestroy(quiet));
+    NEED(cuStreamDestroy(s));
+    NEED(cuStreamDestroy(t));
+}
+
+static void record_pair(CUevent a, CUevent b, CUstream s, CUdeviceptr p)
+{
+    NEED(cuEventRecord(a, s));
+    NEED(cf_fill(p, 64, 1, s));
+    NEED(cuEventRecord(b, s));
+}
+
+/* Times whose second event was waited for with its stream, or with its context. */
+CASE(event_elapsed_waits, CF_CTX)
+{
+    CUevent a = NULL, b = NULL, c = NULL, d = NULL;
+    CUstream s = NULL, t = NULL;
+    CUcontext first = NULL, second = NULL;
+    CUdeviceptr p = 0;
+    CUgraph g = NULL;
+    struct cf_gate *gate;
+    float ms, other, untouched;
+
+    memset(&untouched, 0xEE, sizeof(untouched));
+    NEED(cuCtxGetCurrent(&first));
+    NEED(cuMemAlloc(&p, 256));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&a, 0));
+    NEED(cuEventCreate(&b, 0));
+    NEED(cuEventCreate(&c, 0));
+    NEED(cuEventCreate(&d, 0));
+    for (int round = 0; round < 8; round++) {
+        struct timespec pause = {0, 20000000};
+
+        NEED(cuEventRecord(a, s));
+        if (round % 2) {
+            NEED(cuStreamSynchronize(s));
+            while (nanosleep(&pause, &pause))
+                continue;
+        }
+        NEED(cf_fill(p, 64, 1, s));
+        NEED(cuEventRecord(b, s));
+        OK("sync", round & 2 ? cuCtxSynchronize() : cuStreamSynchronize(s));
+        ms = untouched;
+        OK("elapsed", cuEventElapsedTime(&ms, a, b));
+        cf_true("elapsed_value", round % 2 ? ms >= 20 : ms >= 0 && ms < 100000);
+        OK("elapsed_again", cuEventElapsedTime(&other, a, b));
+        cf_true("elapsed_same", memcmp(&ms, &other, sizeof(ms)) == 0);
+        OK("elapsed_back", cuEventElapsedTime(&other, b, a));
+        cf_true("elapsed_back_value", other == -ms);
+    }
+    /* The end recorded again after the wait, and open: the answer that came along is old. */
+    record_pair(a, b, s, p);
+    NEED(cuStreamSynchronize(s));
+    gate = cf_gate_put(s);
+    NEED(cuEventRecord(b, s));
+    ms = untouched;
+    RC("open", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+    OK("open_other", cuStreamSynchronize(t));
+    RC("still_open", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+    cf_true("untouched", memcmp(&ms, &untouched, sizeof(ms)) == 0);
+    cf_gate_open(gate);
+    NEED(cuStreamSynchronize(s));
+    OK("opened", cuEventElapsedTime(&ms, a, b));
+    /* Each event in another stream, of which only the second is waited for. */
+    gate = cf_gate_put(t);
+    NEED(cuEventRecord(a, t));
+    NEED(cuEventRecord(b, s));
+    NEED(cuStreamSynchronize(s));
+    ms = untouched;
+    RC("start_open", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+    cf_gate_open(gate);
+    NEED(cuCtxSynchronize());
+    OK("start_opened", cuEventElapsedTime(&ms, a, b));
+    /* Two pairs and one wait. */
+    for (int round = 0; round < 3; round++) {
+        record_pair(a, b, s, p);
+        record_pair(c, d, t, p);
+        NEED(cuCtxSynchronize());
+        OK("two_first", cuEventElapsedTime(&ms, a, b));
+        OK("two_second", cuEventElapsedTime(&other, c, d));
+        cf_true("two_values", ms >= 0 && other >= 0);
+    }
+    /* Recorded by a capture before the wait. */
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuEventRecord(b, s));
+    NEED(cuStreamEndCapture(s, &g));
+    NEED(cuCtxSynchronize());
+    RC_IN("captured", cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_CAPTURED_EVENT);
+    NEED(cuGraphDestroy(g));
+    /* The start destroyed between the recordings and the wait. */
+    record_pair(a, b, s, p);
+    NEED(cuEventDestroy(a));
+    OK("gone_sync", cuStreamSynchronize(s));
+    OK("gone_context", cuCtxSynchronize());
+    RC("gone", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE);
+    NEED(cuEventDestroy(b));
+    NEED(cuStreamDestroy(s));
+    /* Events of another context, busy there and then gone. */
+    NEED(cuCtxCreate(&second, NULL, 0, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuEventCreate(&a, 0));
+    NEED(cuEventCreate(&b, 0));
+    for (int round = 0; round < 3; round++) {
+        NEED(cuEventRecord(a, s));
+        gate = cf_gate_put(s);
+        NEED(cuEventRecord(b, s));
+        NEED(cuCtxSetCurrent(first));
+        OK("first_sync", cuCtxSynchronize());
+        RC("first_open", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+        cf_gate_open(gate);
+        NEED(cuCtxSetCurrent(second));
+        OK("second_sync", cuCtxSynchronize());
+        OK("second_elapsed", cuEventElapsedTime(&ms, a, b));
+        NEED(cuCtxSetCurrent(first));
+        OK("second_from_first", cuEventElapsedTime(&other, a, b));
+        cf_true("second_same", memcmp(&ms, &other, sizeof(ms)) == 0);
+        OK("second_wait", cuEventSynchronize(b));
+        NEED(cuCtxSetCurrent(second));
+    }
+    NEED(cuCtxDestroy(second));
+    NEED(cuCtxSetCurrent(first));
+    ms = untouched;
+    RC_IN("second_gone", cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE,
+          CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    RC_IN("second_gone_wait", cuEventSynchronize(b), CUDA_ERROR_INVALID_HANDLE,
+          CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    cf_true("second_untouched", memcmp(&ms, &untouched, sizeof(ms)) == 0);
+    NEED(cuEventDestroy(c));
+    NEED(cuEventDestroy(d));
+    NEED(cuStreamDestroy(t));
+    NEED(cuMemFree(p));
+}
+
+/* An error of the device between: it is what every wait and every question says from then on. */
+CASE(event_waits_fault, CF_CTX | CF_ALONE)
+{
+    CUevent a = NULL, b = NULL;
+    CUdeviceptr p = 0;
+    unsigned flags;
+    float ms, untouched;
+    int priority;
+    CUresult r;
+
+    memset(&untouched, 0xEE, sizeof(untouched));
+    ms = untouched;
+    NEED(cuMemAlloc(&p, 256));
+    NEED(cuEventCreate(&a, 0));
+    NEED(cuEventCreate(&b, 0));
+    record_pair(a, b, NULL, p);
+    NEED(cuCtxSynchronize());
+    OK("elapsed", cuEventElapsedTime(&ms, a, b));
+    OK("flags", cuStreamGetFlags(NULL, &flags));
+    OK("priority", cuStreamGetPriority(NULL, &priority));
+    record_pair(a, b, NULL, p);
+    NEED(cuEventSynchronize(b));
+    OK("launch", cf_launch(cf_func("k_trap"), 1, 1, 0, NULL, NULL));
+    r = cuCtxSynchronize();
+    cf_true("fault", r != CUDA_SUCCESS);
+    ms = untouched;
+    RC("wait", cuEventSynchronize(b), r);
+    RC("elapsed_after", cuEventElapsedTime(&ms, a, b), r);
+    cf_true("untouched", memcmp(&ms, &untouched, sizeof(ms)) == 0);
+    RC("sync_again", cuStreamSynchronize(NULL), r);
+    RC("wait_again", cuEventSynchronize(b), r);
+    RC_IN("flags_after", cuStreamGetFlags(NULL, &flags), CUDA_SUCCESS, r);
+    RC_IN("priority_after", cuStreamGetPriority(NULL, &priority), CUDA_SUCCESS, r);
+}

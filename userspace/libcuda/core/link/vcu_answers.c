@@ -3,7 +3,7 @@
  * Answers about events and streams that the guest keeps; see answers.h. The results of queries are
  * kept in a table by handle; of two handles with the same place the later is kept. Lock order: the
  * table's lock is taken alone, except for the innermost lock of vcu_wait.c; the ring's lock is not
- * taken under it. elapsed_lock is taken alone.
+ * taken under it. elapsed_lock is taken outside it.
  */
 #include "answers.h"
 
@@ -116,6 +116,22 @@ CUresult vcu_answer_look(uint64_t handle, const struct vcu_wait_latest *latest)
     return r;
 }
 
+bool vcu_answer_complete(uint64_t event)
+{
+    struct known *k = query_place(event);
+    bool yes = false;
+
+    pthread_mutex_lock(&lock);
+    if (k->handle == event) {
+        if ((k->state == RECORDED && vcu_wait_covered(&k->record)) ||
+            (k->state == WATCHED && look_at_word(k) == CUDA_SUCCESS))
+            k->state = DONE;
+        yes = k->state == DONE;
+    }
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
 struct vcu_question vcu_answer_begin(uint64_t handle, const struct vcu_wait_latest *latest)
 {
     struct known *k = query_place(handle);
@@ -214,28 +230,57 @@ void vcu_elapsed_learn(uint64_t start, uint64_t end, uint64_t changes, float mil
     pthread_mutex_unlock(&elapsed_lock);
 }
 
-uint64_t vcu_elapsed_expected(uint64_t end, uint64_t *changes)
+/* The first pair of which this is true, unless the latest answer about it was of no use. */
+static bool elapsed_next(bool (*is)(const struct pair *p, const void *arg), const void *arg,
+                         struct vcu_elapsed_pair *out)
 {
-    uint64_t start = 0;
+    bool found = false;
 
     if (!atomic_load_explicit(&any_pair, memory_order_relaxed))
-        return 0;
+        return false;
     pthread_mutex_lock(&elapsed_lock);
-    for (unsigned i = 0; i < PAIRS && start == 0; i++) {
+    for (unsigned i = 0; i < PAIRS && !found; i++) {
         struct pair *p = &pairs[i];
 
-        if (p->end != end || p->known)
+        if (p->end == 0 || p->known || !is(p, arg))
             continue;
-        if (p->unused) { /* the latest answer was of no use */
+        if (p->unused) {
             *p = (struct pair){0};
             continue;
         }
         p->unused = true;
-        *changes = p->changes;
-        start = p->start;
+        *out = (struct vcu_elapsed_pair){p->start, p->end, p->changes};
+        found = true;
     }
     pthread_mutex_unlock(&elapsed_lock);
-    return start;
+    return found;
+}
+
+static bool pair_ends(const struct pair *p, const void *end)
+{
+    return p->end == *(const uint64_t *)end;
+}
+
+bool vcu_elapsed_expected(uint64_t end, struct vcu_elapsed_pair *pair)
+{
+    return elapsed_next(pair_ends, &end, pair);
+}
+
+static bool pair_in_stream(const struct pair *p, const void *stream)
+{
+    const struct known *k = query_place(p->end);
+    bool yes;
+
+    pthread_mutex_lock(&lock);
+    yes = k->handle == p->end && k->state == RECORDED &&
+          (stream == NULL || vcu_wait_in_stream(&k->record, *(const CUstream *)stream));
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+bool vcu_elapsed_awaited(const CUstream *stream, struct vcu_elapsed_pair *pair)
+{
+    return elapsed_next(pair_in_stream, stream, pair);
 }
 
 static void elapsed_recorded(uint64_t event)
@@ -289,6 +334,9 @@ void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)
     pthread_mutex_lock(&lock);
     if (noted == EVERYTHING)
         memset(table, 0, sizeof(table));
+    else if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+        memset(k, 0,
+               sizeof(*k)); /* it may be a captured event, of which only the driver knows what a wait says */
     else if (VGP_HANDLE_TYPE(noted) == VGP_H_EVENT)
         *k = (struct known){.handle = noted, .state = RECORDED, .record = *sent};
     pthread_mutex_unlock(&lock);

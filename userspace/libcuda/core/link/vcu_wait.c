@@ -287,6 +287,13 @@ bool vcu_wait_owe(CUstream stream)
     return answered;
 }
 
+bool vcu_wait_in_stream(const struct vcu_wait_token *sent, CUstream stream)
+{
+    const uint32_t owner = owner_id((uintptr_t)stream);
+
+    return sent->work != 0 && owner != OWNER_MANY && sent->owner == owner;
+}
+
 struct vcu_wait_latest vcu_wait_latest(CUstream stream)
 {
     struct vcu_wait_latest l;
@@ -357,13 +364,8 @@ static bool legacy_completed(CUstream stream)
     return true;
 }
 
-bool vcu_wait_answered(CUstream stream, bool everything)
+bool vcu_wait_told(void)
 {
-    if (!may_answer())
-        return false;
-    if (everything ? !vcu_wait_idle()
-                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
-        return false;
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);
     vcu_units_wait_answered();
@@ -375,6 +377,16 @@ bool vcu_wait_answered(CUstream stream, bool everything)
         LOOK_EVERY - 1)
         return lnk_ring_lost(&vcu.ring) == CUDA_SUCCESS;
     return true;
+}
+
+bool vcu_wait_answered(CUstream stream, bool everything)
+{
+    if (!may_answer())
+        return false;
+    if (everything ? !vcu_wait_idle()
+                   : !vcu_wait_owe(stream) && !(legacy_completed(stream) && vcu_wait_owe(stream)))
+        return false;
+    return vcu_wait_told();
 }
 
 void vcu_wait_init(void)

@@ -53,6 +53,8 @@ struct vcu_wait_token {
 };
 /* True if a successful wait has covered the work of the token. False: not known. */
 bool vcu_wait_covered(const struct vcu_wait_token *sent);
+/* True if the token is of work of that stream. */
+bool vcu_wait_in_stream(const struct vcu_wait_token *sent, CUstream stream);
 /* Called under the ring's lock, for every record in order. The token of a wait goes to
  * vcu_wait_done(). */
 struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vgp_intent *in, uint64_t context);
@@ -63,6 +65,9 @@ void vcu_wait_done(const struct vcu_wait_token *token);
 
 /* True: a wait for the stream (or, with everything, for the context) may return success now. */
 bool vcu_wait_answered(CUstream stream, bool everything);
+/* A wait is about to be answered in the guest: receives what has arrived meanwhile. False: it has to
+ * be made. */
+bool vcu_wait_told(void);
 /* True if nothing is outstanding: queries of streams and events then report completion. */
 bool vcu_wait_idle(void);
 /* True while only legacy streams have work: omitting a call in them then changes no order of work
@@ -100,12 +105,21 @@ CUresult vcu_stream_query_sent(CUstream stream);
 /*
  * cuEventElapsedTime of live events. The provider's answer is returned again until either event is
  * recorded again. A program that measures repeatedly waits for the second event and then asks: once
- * it has asked about a pair, cuEventSynchronize of the second event brings the answer along, unless
- * the previous one was not asked for. Disabled under the same conditions as the queries above.
+ * it has asked about a pair, the next wait that covers the second event brings the answer along,
+ * unless the previous one was not asked for. Disabled under the same conditions as the queries above.
+ * True: *milliseconds is the answer; false: the worker is asked, and the answer learnt with *changes.
  */
-CUresult vcu_event_elapsed(float *milliseconds, CUevent start, CUevent end);
-/* cuEventSynchronize. */
+bool vcu_event_elapsed_known(float *milliseconds, CUevent start, CUevent end, uint64_t *changes);
+CUresult vcu_event_elapsed_learn(CUevent start, CUevent end, uint64_t changes, float milliseconds);
+/* True: cuEventSynchronize may return success now, since a query or a wait has told that the event is
+ * complete. Otherwise the worker waits: vcu_event_asked() before, vcu_event_waited() after success. */
+bool vcu_event_covered(CUevent event);
+uint64_t vcu_event_asked(CUevent event);
 CUresult vcu_event_wait(CUevent event);
+CUresult vcu_event_waited(CUevent event, uint64_t question);
+/* cuStreamSynchronize and cuCtxSynchronize by the worker. */
+CUresult vcu_stream_wait_sent(CUstream stream);
+CUresult vcu_context_wait_sent(void);
 /* vcu_submit.c: a record is sent. vcu_query_noted() reads `args` before publication and returns the
  * value that vcu_query_sent() needs after it. */
 uint64_t vcu_query_noted(uint16_t call, const void *args);

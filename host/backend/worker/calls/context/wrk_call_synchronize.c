@@ -2,23 +2,83 @@
 /* Handlers of the calls that wait for streams, events and contexts. */
 #include "../calls.h"
 
-CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cuStreamSynchronize *a)
+#include <stddef.h>
+
+/* On the dispatcher: either event may have been destroyed meanwhile, or recorded by a capture. */
+static CUresult elapsed_time(struct wrk_worker *w, uint64_t start, uint64_t end, float *milliseconds)
+{
+    const struct wrk_handle_entry *from = wrk_handles_find(&w->handles, start, VGP_H_EVENT);
+    const struct wrk_handle_entry *to = wrk_handles_find(&w->handles, end, VGP_H_EVENT);
+
+    if (!from || !to)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (wrk_captures)
+        return CUDA_ERROR_NOT_READY;
+    return wrk_provider.cuEventElapsedTime_v2(milliseconds, from->object, to->object);
+}
+
+/* The replies of the waits that bring a time along are the same. */
+#define SAME_REPLY(call) \
+    _Static_assert(sizeof(struct vgp_ret_##call) == sizeof(struct vgp_ret_vgpEventElapse) && \
+                       offsetof(struct vgp_ret_##call, milliseconds) == \
+                           offsetof(struct vgp_ret_vgpEventElapse, milliseconds), \
+                   "one reply")
+SAME_REPLY(vgpCtxElapse);
+SAME_REPLY(vgpStreamElapse);
+
+static CUresult land_elapsed(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    struct vgp_ret_vgpEventElapse *ret = wrk_bounce_result(w, wait->slot);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!ret)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *ret = (struct vgp_ret_vgpEventElapse){0};
+    ret->result = (int32_t)elapsed_time(w, wait->arg[0], wait->arg[1], &ret->milliseconds);
+    wait->buffer = ret;
+    wait->payload = sizeof(*ret);
+    return r;
+}
+
+/* Events whose time a wait brings along. */
+struct elapse {
+    uint64_t start, end;
+};
+
+/* e NULL: none. */
+static void wait_elapse(struct wrk_wait *wait, const struct elapse *e)
+{
+    if (!e)
+        return;
+    wait->arg[0] = e->start;
+    wait->arg[1] = e->end;
+    wait->land = land_elapsed;
+}
+
+static CUresult stream_wait(struct wrk_call *c, uint64_t handle, const struct elapse *e)
 {
     struct wrk_wait *wait;
     CUstream stream;
-    CUresult r = wrk_handle_get(c, a->hStream, VGP_H_STREAM, true, (void **)&stream);
+    CUresult r = wrk_handle_get(c, handle, VGP_H_STREAM, true, (void **)&stream);
 
     if (r != CUDA_SUCCESS)
         return r;
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    wait_elapse(wait, e);
     r = wrk_wait_add_stream(c->w, wait, stream);
     if (r == CUDA_SUCCESS && !wait->nevents) {
         /* Idle, so this does not block; needed because it writes device printf output. */
         r = wrk_await_stream(&wrk_provider, stream).result;
     }
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
+}
+
+CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cuStreamSynchronize *a)
+{
+    return stream_wait(c, a->hStream, NULL);
 }
 
 /* A wait for an event, not started. */
@@ -50,34 +110,6 @@ CUresult wrk_do_cuEventSynchronize(struct wrk_call *c, const struct vgp_args_cuE
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : r;
 }
 
-/* On the dispatcher: either event may have been destroyed meanwhile, or recorded by a capture. */
-static CUresult elapsed_time(struct wrk_worker *w, uint64_t start, uint64_t end, float *milliseconds)
-{
-    const struct wrk_handle_entry *from = wrk_handles_find(&w->handles, start, VGP_H_EVENT);
-    const struct wrk_handle_entry *to = wrk_handles_find(&w->handles, end, VGP_H_EVENT);
-
-    if (!from || !to)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (wrk_captures)
-        return CUDA_ERROR_NOT_READY;
-    return wrk_provider.cuEventElapsedTime_v2(milliseconds, from->object, to->object);
-}
-
-static CUresult land_elapsed(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    struct vgp_ret_vgpEventElapse *ret = wrk_bounce_result(w, wait->slot);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!ret)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *ret = (struct vgp_ret_vgpEventElapse){0};
-    ret->result = (int32_t)elapsed_time(w, wait->arg[0], wait->arg[1], &ret->milliseconds);
-    wait->buffer = ret;
-    wait->payload = sizeof(*ret);
-    return r;
-}
-
 CUresult wrk_do_vgpEventElapse(struct wrk_call *c, const struct vgp_args_vgpEventElapse *a,
                                struct vgp_ret_vgpEventElapse *reply)
 {
@@ -90,10 +122,17 @@ CUresult wrk_do_vgpEventElapse(struct wrk_call *c, const struct vgp_args_vgpEven
     r = event_wait_new(c, a->hEvent, &wait);
     if (r != CUDA_SUCCESS)
         return r;
-    wait->arg[0] = a->start;
-    wait->arg[1] = a->hEvent;
-    wait->land = land_elapsed;
+    wait_elapse(wait, &(struct elapse){a->start, a->hEvent});
     return wrk_wait_start(c, wait);
+}
+
+CUresult wrk_do_vgpStreamElapse(struct wrk_call *c, const struct vgp_args_vgpStreamElapse *a,
+                                struct vgp_ret_vgpStreamElapse *reply)
+{
+    (void)reply; /* the wait's comes later */
+    if (!wrk_provider.cuEventElapsedTime_v2)
+        return wrk_missing(c, "cuEventElapsedTime");
+    return stream_wait(c, a->hStream, &(struct elapse){a->start, a->end});
 }
 
 static void end_event(struct wrk_worker *w, void *object, CUcontext ctx)
@@ -153,13 +192,13 @@ static CUresult finish_context(struct wrk_worker *w, struct wrk_wait *wait, CUre
     return r == CUDA_SUCCESS ? wrk_wait_context_whole(wait) : r;
 }
 
-CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a)
+static CUresult context_wait(struct wrk_call *c, const struct elapse *e)
 {
     struct wrk_wait *wait = wrk_wait_new(c);
 
-    (void)a;
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    wait_elapse(wait, e);
     if (any_captured(c)) /* does not block, but returns the error and invalidates the capture */
         return wrk_wait_fail(c, wait, wrk_await_context(&wrk_provider).result);
     CUresult r = wrk_wait_add_context(c, wait);
@@ -168,4 +207,19 @@ CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpC
     if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
         r = wrk_await_context(&wrk_provider).result; /* all idle: does not block, as above */
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
+}
+
+CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpCtxSynchronize *a)
+{
+    (void)a;
+    return context_wait(c, NULL);
+}
+
+CUresult wrk_do_vgpCtxElapse(struct wrk_call *c, const struct vgp_args_vgpCtxElapse *a,
+                             struct vgp_ret_vgpCtxElapse *reply)
+{
+    (void)reply; /* the wait's comes later */
+    if (!wrk_provider.cuEventElapsedTime_v2)
+        return wrk_missing(c, "cuEventElapsedTime");
+    return context_wait(c, &(struct elapse){a->start, a->end});
 }
