@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Tests of the protocol folder; $1 is the build folder. Called by `make check`, which says in CALL_SIDES, SOFTGPU_TABLE and
-# WORKER_HEADERS what lies beside the code of the two sides.
+# WORKER_HEADERS (CALL_RUNTIME: the header among them that decoders include) what lies beside the code of the two sides.
 O=$1
 here=$(cd "$(dirname "$0")" && pwd)
 PYTHON=${PYTHON:-/usr/bin/python3}
@@ -108,7 +108,7 @@ refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/ou
 refuse "a record larger than the limit is refused" 's/in bytes params len=paramsLen max=32764/in bytes params len=paramsLen max=99999/'
 
 # Without what a side does, the calls would be others.
-for side in entry worker; do
+for side in entry worker runtime; do
     said=$(echo "$CALL_SIDES" | sed "s/--$side [^ ]*//")
     ! "$PYTHON" "$here/gen/emit.py" $said "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1 && grep -q "^error: .*--$side" "$O/broken/log"
     ok "a description without a file of the side $side is refused" $?
@@ -116,9 +116,11 @@ for side in entry worker; do
     ! "$PYTHON" "$here/gen/emit.py" $said "$O/broken/out" "$O/broken/out" >"$O/broken/log" 2>&1 && grep -q '^error: .*\.none: ' "$O/broken/log"
     ok "a file of the side $side that is not there is refused" $?
 done
-# What travels has no function of libcuda or of the worker.
+# What travels has no function of libcuda or of the worker, and no header here has one of these two.
 ! grep -nE '\b(vcu|cua|lnk|wrk|brk|sg)_[a-z]' "$here/cuda_calls.def"
 ok "the description of what travels names no function of a side" $?
+! grep -nE '\b(vcu|cua|lnk|wrk|brk)_[a-z]' $(ls "$here"/vgp_*.h | grep -v /vgp_roundtrip_worker.h)
+ok "no header of the protocol names a function of libcuda or of the worker" $?
 
 # Each refusal of the generator and each limit of the wire, at it and one over it.
 "$PYTHON" "$here/limits_test.py" >"$O/limits.log"
@@ -149,7 +151,7 @@ rm -rf "$O/form" && mkdir -p "$O/form/docs" &&
     "$PYTHON" "$here/gen/emit.py" --def "$here/form_test.def" --roundtrip "$O/form/vgp_roundtrip_cases.h" &&
     ${CC:-cc} -O1 -g -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror \
         -fsanitize=address,undefined -fno-sanitize-recover=undefined -D__CUDA_API_VERSION_INTERNAL \
-        -I"$O/form" -I"$here" -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
+        -I"$O/form" -I"$here" -I"$(dirname "$CALL_RUNTIME")" -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
         "$here/vgp_roundtrip_test.c" "$O/form/vgp_guest.c" "$O/form/vgp_worker.c" "$O/form/vgp_names.c" \
         "$O/form/vgp_facts.c" "$O/form/vgp_fields.c" &&
     "$O/form/roundtrip" >"$O/form/log" 2>&1

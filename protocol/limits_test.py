@@ -288,6 +288,8 @@ SIDES = ['--entry', os.devnull, '--worker', os.devnull, '--def', os.path.join(HE
 STATEMENTS = [
     ('a file of what a side does', lambda: None, lambda: parse.parse(os.path.join(HERE, 'form_test.def'), entry=[os.path.join(HERE, 'none.def')])),
     ('a file of what the guest does', lambda: emit.read(['', *SIDES]), lambda: emit.read(['', *SIDES[2:4]])),
+    ('a header of what decoders call', lambda: emit.read(['', '--runtime', os.devnull, *SIDES]),
+     lambda: emit.read(['', '--runtime', os.path.join(HERE, 'none.h'), *SIDES])),
     ('a call of the provider in another', lambda: prove.without_provider('r = wrk_provider.cuA(1);'),
      lambda: prove.without_provider('r = wrk_provider.cuA(wrk_provider.cuB(1));')),
     ('a function that fills a pointer without a promise', lambda: prove.stub('wrk_new', 'CUresult', 'struct wrk_call *c, uint32_t *n'),

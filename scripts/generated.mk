@@ -5,7 +5,9 @@
 GEN_TREE := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
 GEN := $(GEN_TREE)/build/generated
 # Description beside the code that it is for, as the generator's options and as files; protocol/ itself names none of it.
-CALL_SIDES := --entry $(GEN_TREE)/userspace/libcuda/entry/entry.def --worker $(GEN_TREE)/host/backend/worker/calls/calls.def
+CALL_RUNTIME := $(GEN_TREE)/host/backend/worker/window/vgp_worker_rt.h
+CALL_SIDES := --entry $(GEN_TREE)/userspace/libcuda/entry/entry.def --worker $(GEN_TREE)/host/backend/worker/calls/calls.def \
+	--runtime $(CALL_RUNTIME)
 CALL_FILES := $(filter-out --%,$(CALL_SIDES))
 SOFTGPU_TABLE := $(GEN_TREE)/host/softgpu/api/entries.def
 # Headers of the worker, for statements about its decoders.

@@ -9,6 +9,7 @@ emit.py --prove FOLDER HEADER...   a file of statements about each decoder, for 
 In front, each as often as there are files of that kind:
 --entry FILE    what the guest does for an entry point
 --worker FILE   what the worker does for a call
+--runtime FILE  the worker's header with what decoders call whatever the description says
 --def FILE      another description of what travels than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
@@ -22,7 +23,7 @@ from templates import calls_h, entry, facts, fields, golden, guest, page, prove,
 
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-USAGE = 'usage: emit.py [--entry FILE] [--worker FILE] [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | ' \
+USAGE = 'usage: emit.py [--entry FILE] [--worker FILE] [--runtime FILE] [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | ' \
     '--prove FOLDER HEADER...'
 
 
@@ -41,18 +42,24 @@ def main(argv):
 
 def read(argv):
     """The description that options in front name, checked; the arguments without them."""
-    files = {'--def': [], '--entry': [], '--worker': []}
+    files = {'--def': [], '--entry': [], '--worker': [], '--runtime': []}
     while len(argv) > 2 and argv[1] in files:
         files[argv[1]].append(argv[2])
         argv = argv[:1] + argv[3:]
     if not files['--def']:
         # The calls without what a side does would be other calls: forwarded, or hand-written.
-        for side in ('--entry', '--worker'):
+        for side in ('--entry', '--worker', '--runtime'):
             if not files[side]:
                 raise parse.DefError(f'no file says what this side does: {side} FILE')
         files['--def'] = [os.path.join(HERE, 'cuda_calls.def')]
     d = parse.parse(files['--def'][-1], files['--entry'], files['--worker'])
     policy.apply(d)
+    for name in files['--runtime']:
+        try:
+            with open(name, encoding='utf-8') as f:
+                d.runtime += f.read()
+        except OSError as e:
+            raise parse.DefError(f'{name}: {e.strerror}') from e
     return d, argv
 
 

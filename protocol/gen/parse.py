@@ -110,6 +110,7 @@ class Description:
     reasons: dict = field(default_factory=dict)
     provider: list = field(default_factory=list)
     records: dict = field(default_factory=dict)
+    runtime: str = ''  # text of the header with what every handler may call
 
 
 def split_opts(words):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """How much of the calls comes from the description alone.
 
-share.py [--entry FILE] [--worker FILE] TABLE [--check FILE | --raise FILE | --hidden]
+share.py [--entry FILE] [--worker FILE] [--runtime FILE] TABLE [--check FILE | --raise FILE | --hidden]
   the files of the sides as emit.py has them, and the software GPU's table of entry points; prints the figures; --check: fails where they are not those of FILE (protocol/share.tsv); --raise: writes them to FILE, unless
   one would fall
 
@@ -21,8 +21,8 @@ import entries as table  # noqa: E402
 import emit  # noqa: E402
 from templates import softgpu, worker  # noqa: E402
 
-# What every entry point and handler may call: no body of one.
-RUNTIME = {'vcu_refuse', 'vcu_check_init', 'vcu_check_context', 'vcu_stream', *worker.rt_names()}
+# What every entry point may call, as every handler what vgp_worker_rt.h declares: no body of one.
+RUNTIME = {'vcu_refuse', 'vcu_check_init', 'vcu_check_context', 'vcu_stream'}
 
 
 def hidden(d, entries):
@@ -31,7 +31,7 @@ def hidden(d, entries):
     steps = [(x, 'answer', x.steps) for x in entries] + [(c, 'does', c.work) for c in d.calls]
     for x, _, list_ in steps:
         said = ' '.join(s.text for s in list_) + ' '.join(str(v) for p in getattr(x, 'params', []) for v in p.attrs.values())
-        for name in set(re.findall(r'\b((?:wrk|vcu_(?!cu[A-Z]))\w+)\(', said)) - RUNTIME:
+        for name in set(re.findall(r'\b((?:wrk|vcu_(?!cu[A-Z]))\w+)\(', said)) - RUNTIME - set(worker.rt_names(d)):
             users.setdefault(name, []).append(x.name)
     for x, end, list_ in steps:
         if any(s.kind in ('place', 'give', 'then', 'rows', 'add') for s in list_):

@@ -183,9 +183,9 @@ def constants(headers):
     return found
 
 
-def prototypes(headers):
+def prototypes(headers, d):
     """name -> (type of the result, parameters), of all that handlers call in the worker, whose headers these files are."""
-    found = worker.rt_names()
+    found = worker.rt_names(d)
     for path in headers:
         with open(path, encoding='utf-8') as f:
             found.update(worker.declared(f.read()))
@@ -352,7 +352,7 @@ def promises_known(known, asked):
 
 def render(d, headers):
     """name -> text of its file."""
-    known, numbers = prototypes(headers), constants(headers)
+    known, numbers = prototypes(headers, d), constants(headers)
     texts = {c.name: '\n'.join(worker.handler(c, d)) for c in d.calls}
     asked = {n for text in texts.values() for n in re.findall(r'\bwrk_provider\.(\w+)\(', text)}
     promises_known(known, asked)
@@ -364,7 +364,7 @@ def render(d, headers):
         top, decoders = head.split('#include "vgp_worker.h"\n')
         o = declarations(text, known, d)
         for name in sorted(set(re.findall(r'\b(wrk_\w+)\(', text)) - {'wrk_malformed', 'wrk_where_n', f'wrk_do_{c.name}'} -
-                           worker.inline_names() |
+                           worker.inline_names(d) |
                            ({'wrk_where_end'} if 'wrk_where_end' in text else set())):
             o += stub(name, *known[name])
         if c.worker == 'custom':

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """vgp_worker.[ch]: decoders and dispatch rows of the worker."""
-import os
 import re
 from facts import Located
 from templates.common import (BANNER, HANDLES, SCALARS, elem_ctype)
@@ -28,22 +27,20 @@ def declared(header):
             re.finditer(r'^([A-Za-z_][\w ]*[ *])(wrk_\w+)\(([^;{]*?)\)(?: __attribute__[^;]*)?;', text, re.M)}
 
 
-def rt_names():
-    """name -> prototype of what the generated code may call in any worker."""
-    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'vgp_worker_rt.h'), encoding='utf-8') as f:
-        return declared(f.read())
+def rt_names(d):
+    """name -> prototype of what the generated code may call whatever the description says: the worker's vgp_worker_rt.h."""
+    return declared(d.runtime)
 
 
-def inline_names():
+def inline_names(d):
     """Those of them that the header defines."""
-    with open(os.path.join(os.path.dirname(__file__), '..', '..', 'vgp_worker_rt.h'), encoding='utf-8') as f:
-        return set(re.findall(r'^static inline [\w *]*?\b(\w+)\(', f.read(), re.M))
+    return set(re.findall(r'^static inline [\w *]*?\b(\w+)\(', d.runtime, re.M))
 
 
 def own_names(d):
     """What steps name in the worker besides that: vgp_worker_steps.h declares it."""
     return sorted({n for text in worker_texts(d) for n in re.findall(r'\bwrk_\w+', re.sub(r'\bstruct \w+|"[^"]*"', '', text))}
-                  - {'wrk_provider', *rt_names()})
+                  - {'wrk_provider', *rt_names(d)})
 
 
 def custom_proto(c):

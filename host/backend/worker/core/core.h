@@ -20,7 +20,6 @@
 #include "vgb_log.h"
 #include "vgb_msg.h"
 #include "vgp_ring.h"
-#include "vgp_worker_rt.h"
 #include "window/window.h"
 
 #include "client_limits.h"

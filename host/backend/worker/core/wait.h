@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "vgb_holds.h"
-#include "vgp_worker_rt.h"
+#include "window/window.h"
 
 /* streams of a context that a context-wide wait polls individually */
 #define WRK_WAIT_EVENTS 24

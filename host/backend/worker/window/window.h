@@ -8,6 +8,7 @@
 
 #include "vgb_holds.h"
 #include "vgp_ring.h"
+#include "vgp_worker_rt.h"
 
 /* ---- wrk_window.c: the layout, known privately, and the shared header ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions called by the generated worker code (vgp_worker.c). Implemented by host/backend/worker,
- * or by a test. */
+/* What generated decoders (vgp_worker.c) call whatever the description says: included by vgp_worker.h,
+ * which is generated. The protocol's tests have functions of these names that do nothing. */
 #ifndef VGP_WORKER_RT_H
 #define VGP_WORKER_RT_H
 
