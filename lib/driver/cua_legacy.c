@@ -83,6 +83,12 @@ CUDA_ARRAY3D_DESCRIPTOR cua_wide_array3d(const CUDA_ARRAY3D_DESCRIPTOR_v1 *p)
     return (CUDA_ARRAY3D_DESCRIPTOR){p->Width, p->Height, p->Depth, p->Format, p->NumChannels, p->Flags};
 }
 
+CUDA_ARRAY3D_DESCRIPTOR cua_deep_array(const CUDA_ARRAY_DESCRIPTOR *p)
+{
+    return (CUDA_ARRAY3D_DESCRIPTOR){
+        .Width = p->Width, .Height = p->Height, .Format = p->Format, .NumChannels = p->NumChannels};
+}
+
 /* The second version appends the fields of kernels. */
 CUDA_KERNEL_NODE_PARAMS cua_wide_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {

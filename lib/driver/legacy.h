@@ -22,6 +22,8 @@ CUDA_MEMCPY2D cua_wide_2d(const CUDA_MEMCPY2D_v1 *p);
 CUDA_MEMCPY3D cua_wide_3d(const CUDA_MEMCPY3D_v1 *p);
 CUDA_ARRAY_DESCRIPTOR cua_wide_array(const CUDA_ARRAY_DESCRIPTOR_v1 *p);
 CUDA_ARRAY3D_DESCRIPTOR cua_wide_array3d(const CUDA_ARRAY3D_DESCRIPTOR_v1 *p);
+/* An array without depth as cuArray3DCreate() describes it. */
+CUDA_ARRAY3D_DESCRIPTOR cua_deep_array(const CUDA_ARRAY_DESCRIPTOR *p);
 CUDA_KERNEL_NODE_PARAMS cua_wide_kernel(const CUDA_KERNEL_NODE_PARAMS_v1 *p);
 CUDA_KERNEL_NODE_PARAMS_v1 cua_narrow_kernel(const CUDA_KERNEL_NODE_PARAMS *p);
 /* Sizes are clamped. */

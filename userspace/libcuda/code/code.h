@@ -176,6 +176,8 @@ struct vcu_tensor_map {
     uint32_t corners; /* elements of lower and upper */
 };
 CUresult vcu_tensor_map_encode(CUtensorMap *out, const struct vcu_tensor_map *m);
+/* The bytes (*n of them) of the map for the same memory at another address. */
+CUresult vcu_tensor_map_moved(const CUtensorMap *map, const void *address, uint8_t *bytes, uint32_t *n);
 
 /* ---- vcu_texture_reference.c ---- */
 

@@ -37,3 +37,10 @@ CUresult vcu_tensor_map_encode(CUtensorMap *out, const struct vcu_tensor_map *m)
         memcpy(out, bytes, sizeof(bytes));
     return res;
 }
+
+CUresult vcu_tensor_map_moved(const CUtensorMap *map, const void *address, uint8_t *bytes, uint32_t *n)
+{
+    return vgp_call_vgpTensorMapEncode(VGP_TMAP_REPLACE_ADDRESS, 0, 0, (uintptr_t)address, NULL, 0, NULL, 0,
+                                       NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, map,
+                                       sizeof(*map), bytes, n);
+}
