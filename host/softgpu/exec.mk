@@ -104,6 +104,7 @@ SG_EXEC_C := \
 	ptx/select/matrix/sg_select_mma_operands.c \
 	ptx/select/matrix/sg_select_mma_wide.c \
 	ptx/select/sg_select_pair.c \
+	ptx/select/matrix/sg_select_tcgen05.c \
 	ptx/select/sg_select_tensor.c \
 	ptx/select/sg_select_texture.c \
 	ptx/select/sg_select_video.c \
@@ -128,6 +129,7 @@ SG_EXEC_OPS := \
 	exec/ops/sg_op_surface.c \
 	exec/tensor/sg_box.c \
 	exec/tensor/sg_op_tensor.c \
+	exec/tcgen05/sg_tcgen05_memory.c \
 	exec/ops/sg_op_texture.c \
 	exec/ops/sg_op_warp.c
 # handlers compiled per instruction set
@@ -206,6 +208,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	exec/wgmma/wgmma_match_test \
+	exec/tcgen05/tcgen05_test \
 	exec/wgmma/wgmma_test \
 	exec/tensor/tensor_test \
 	jit/code_memory_test \

@@ -10,6 +10,7 @@
 #include "exec/core.h"
 #include "exec/mma.h"
 #include "exec/profile.h"
+#include "exec/tcgen05/tcgen05.h"
 #include "exec/wgmma/wgmma.h"
 
 #endif

@@ -127,6 +127,7 @@ struct sg_code {
     uint32_t nranges; /* upper bound of the instructions' idx */
     uint32_t num_regs;
     uint32_t mxcsr;
+    bool tensor;     /* uses tensor memory */
     bool ordered;    /* adds floating-point numbers atomically: the result depends on block order */
     bool launches;   /* calls the device runtime: kernels that launch kernels */
     bool prints;     /* calls printf() */

@@ -166,6 +166,9 @@ enum sg_rule {
     SG_R_MMA_WIDE,
     SG_R_WMMA,
     SG_R_WGMMA,
+    SG_R_TCGEN05,      /* the block has tensor memory; also of the following */
+    SG_R_TCGEN05_MOVE, /* arg: set for a load */
+    SG_R_TCGEN05_CP,
     SG_R_WMMA_MOVE, /* arg: set for a load */
     SG_R_WMMA_LANE
 };
@@ -370,8 +373,12 @@ struct sg_cta {
     void *mem;
     uint8_t *shared;
     uint32_t shared_bytes;
-    uint32_t local_bytes; /* per thread, including the frames of real calls */
-    uint32_t stack_words; /* per thread, for saved registers */
+    uint32_t *tensor;       /* tensor memory (exec/tcgen05); NULL: the kernel has no instruction of it */
+    uint16_t tensor_used;   /* units of columns that are allocated */
+    uint16_t tensor_starts; /* first units of allocations */
+    bool tensor_closed;     /* the block allocates no more */
+    uint32_t local_bytes;   /* per thread, including the frames of real calls */
+    uint32_t stack_words;   /* per thread, for saved registers */
     const uint8_t *params;
     uint32_t param_bytes;
     uint32_t ctaid[3], ntid[3], nctaid[3];

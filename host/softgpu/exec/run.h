@@ -50,7 +50,7 @@ void sg_arena_trim(void);
  */
 struct sg_layout {
     /* Bytes per block: registers, local and shared memory, each starting on a cache line. */
-    size_t local, stack, shared, total;
+    size_t local, stack, shared, tensor, total;
     /* Bytes per block of host state: struct sg_cta and, at offset `warps`, its warps. */
     size_t warps, own_total;
     uint32_t nwarps;

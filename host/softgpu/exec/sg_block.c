@@ -5,6 +5,7 @@
  */
 #include "exec/run.h"
 #include "exec/profile.h"
+#include "exec/tcgen05/tcgen05.h"
 #include "memory/grace.h"
 
 #include <stddef.h>
@@ -175,7 +176,8 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
     }
     y->stack = y->local + align_up((size_t)y->nwarps * y->local_bytes * SG_LANES);
     y->shared = y->stack + align_up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
-    y->total = align_up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
+    y->tensor = align_up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
+    y->total = y->tensor + (c->tensor ? SG_TENSOR_BYTES : 0);
     return y->total <= MAX_ARENA && y->own_total <= MAX_ARENA;
 }
 
@@ -379,6 +381,8 @@ struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_r
     c->warps = (struct sg_warp *)(void *)(own + y->warps);
     c->warps_end = c->warps + y->nwarps;
     c->shared = mem + y->shared;
+    c->tensor =
+        code->tensor ? (uint32_t *)(void *)(mem + y->tensor) : NULL; /* cleared when it is allocated */
     c->shared_bytes = code->static_shared + l->dynamic_shared;
     if (l->dynamic_shared)
         c->shared_bytes = code->dynamic_base + l->dynamic_shared;
@@ -428,6 +432,8 @@ void sg_block_start(struct sg_cta *c, const uint32_t id[3])
     for (; c->bars; c->bars &= c->bars - 1)
         c->bar[__builtin_ctz(c->bars)].active = false;
     c->cluster_arrived = 0;
+    c->tensor_used = c->tensor_starts = 0;
+    c->tensor_closed = false;
     c->cur = c->warps_end - 1; /* makes the first warp the next one */
     memset(c->shared, 0, c->shared_bytes);
     warps_start(c, fresh);

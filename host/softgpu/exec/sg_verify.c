@@ -245,6 +245,19 @@ static bool check_wgmma(struct verify *v)
            check_wgmma_in_place(v, list, f.nd);
 }
 
+/* Instructions of tensor memory: of ld and st, the registers behind. */
+static bool check_tcgen05(struct verify *v, const struct sg_opdef *row)
+{
+    const int64_t imm = v->insns[v->at].imm;
+    const uint32_t n = row->rule == SG_R_TCGEN05_MOVE ? sg_tensor_move_registers(imm) : 0;
+
+    if (!v->c->tensor)
+        return not_ok(v, "a kernel without tensor memory");
+    if ((row->rule == SG_R_TCGEN05_MOVE && !n) || (row->rule == SG_R_TCGEN05_CP && !sg_tensor_cp_fits(imm)))
+        return not_ok(v, "no form of the operation");
+    return check_registers(v, v->at + 1, n, SG_W_32 | (row->arg ? SG_W_OUT : 0));
+}
+
 /* A part of each lane in c, and in e if it has two registers. */
 static bool wmma_lane(struct verify *v, const struct sg_opdef *row)
 {
@@ -500,6 +513,10 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
         return check_wmma(v);
     case SG_R_WGMMA:
         return check_wgmma(v);
+    case SG_R_TCGEN05:
+    case SG_R_TCGEN05_MOVE:
+    case SG_R_TCGEN05_CP:
+        return check_tcgen05(v, row);
     case SG_R_WMMA_MOVE:
         return wmma_move(v, row->arg != 0);
     case SG_R_WMMA_LANE:

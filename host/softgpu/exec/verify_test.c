@@ -24,9 +24,9 @@
 static const struct {
     const char *name, *text;
     bool rows; /* the code for blocks of whole rows: if there is native code */
-} kernels[] = {{"plain", plain, false},        {"wide", wide, false}, {"calls", calls, false},
-               {"rows", in_rows, true},        {"sums", sums, false}, {"affine", affine, false},
-               {"warpgroup", warpgroup, false}};
+} kernels[] = {{"plain", plain, false},         {"wide", wide, false},    {"calls", calls, false},
+               {"rows", in_rows, true},         {"sums", sums, false},    {"affine", affine, false},
+               {"warpgroup", warpgroup, false}, {"tensor", tensor, false}};
 /* Blocks for handlers and for native code. */
 static const uint32_t ROWS[3] = {32, 2, 1}, SOME[3] = {48, 1, 1}, GROUP[3] = {128, 1, 1};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
@@ -109,7 +109,7 @@ static bool victim_open(struct victim *v, const char *text, bool rows)
     memset(v, 0, sizeof(*v));
     if (!tk_open(&v->t, text, "t"))
         return false;
-    v->group = text == warpgroup;
+    v->group = text == warpgroup || text == tensor;
     v->now = &v->t.k->code;
     if (rows) {
         sg_kernel_code(v->t.k, ROWS);
@@ -226,6 +226,9 @@ DAMAGE(columns, in->aux |= 63u << 10)
 DAMAGE(a_in_memory, in->aux &= ~SG_WGMMA_A_REGISTERS; in->b = BEHIND)
 DAMAGE(more_columns, in->aux += 8u << 10)
 DAMAGE(sums_written, in[6].d = BEHIND)
+DAMAGE(tensor_none, c->tensor = false)
+DAMAGE(tensor_shape, in->imm |= 7)
+DAMAGE(tensor_more, in->imm += 1 << 3)
 DAMAGE(metadata, in->aux |= SG_WGMMA_SPARSE; in->c = BEHIND)
 DAMAGE(scale, in[5].b = BEHIND)
 DAMAGE(ext, in[1].fn = sg_op_fn(SG_OP_join))
@@ -356,6 +359,17 @@ static const struct {
     R(6, "wgmma", metadata, "operand c is outside")
     R(6, "wgmma", a, "operand a is outside")
     R(6, "wgmma", d, "operand d is outside")
+    R(7, "tcgen05.alloc", a, "operand a is outside")
+    R(7, "tcgen05.alloc", tensor_none, "without tensor memory")
+    R(7, "tcgen05.ld", tensor_none, "without tensor memory")
+    R(7, "tcgen05.ld", tensor_shape, "no form of the operation")
+    R(7, "tcgen05.ld", tensor_more, "the operands behind are missing")
+    R(7, "tcgen05.ld", next_d, "operand d is outside")
+    R(7, "tcgen05.ld", a, "operand a is outside")
+    R(7, "tcgen05.st", tensor_shape, "no form of the operation")
+    R(7, "tcgen05.st", next_d, "operand d is outside")
+    R(7, "tcgen05.cp", tensor_shape, "no form of the operation")
+    R(7, "tcgen05.cp", b, "operand b is outside")
     R(1, "bulk.reduce", reduce, "no type that can be added")
     R(0, "bra.if", target_high, "its target is outside")
     R(0, "bra.if", target_low, "its target is outside")

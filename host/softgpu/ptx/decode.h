@@ -254,7 +254,7 @@ struct sg_dec {
     const struct sg_family *family;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
-    struct sg_opel list[SG_MAX_LIST]; /* of its first operand, an SG_O_LIST */
+    struct sg_opel list[SG_MAX_LIST]; /* of its operand that is an SG_O_LIST */
     struct sg_form_seen forms[SG_FORMS_SEEN];
     bool in_span;        /* inside a predicated span */
     struct sg_pred pred; /* predicate, for families that handle it themselves */

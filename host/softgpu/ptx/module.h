@@ -28,7 +28,7 @@
 #define SG_MAX_OPERANDS 10
 #define SG_MAX_OPCODE 160 /* bytes of a spelling, with its NUL */
 #define SG_MAX_VEC 8
-#define SG_MAX_LIST 128 /* registers in braces, of wgmma */
+#define SG_MAX_LIST 128 /* registers in braces, of wgmma and tcgen05 */
 #define SG_MAX_MODS 16
 #define SG_MAX_TYPES 6
 /* Within a major version, PTX only grows: known features keep their meaning in every 9.x, and

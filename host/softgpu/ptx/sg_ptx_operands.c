@@ -317,12 +317,18 @@ static int parse_number(struct sg_dec *d, struct sg_opnd *o)
     return 0;
 }
 
-/* Moves the first elements of a vector to the list of the instruction, which only wgmma has. */
+/* Moves the first elements of a vector to the list of the instruction, of which there is one: of wgmma its first
+   operand, of tcgen05 any. */
 static int begin_list(struct sg_dec *d, struct sg_opnd *o)
 {
-    if (strcmp(d->oc.base, "wgmma"))
+    const bool any = !strcmp(d->oc.base, "tcgen05");
+    bool used = o != &d->ops[d->nops];
+
+    if (!any && strcmp(d->oc.base, "wgmma"))
         return sg_dec_refuse(d, "vectors of more than 8 elements are not available");
-    if (d->nops || o != d->ops)
+    for (uint32_t i = 0; i < d->nops; i++)
+        used |= !any || d->ops[i].kind == SG_O_LIST;
+    if (used)
         return sg_dec_syntax(d, "%s: more than 8 registers in another operand than the first", d->oc.full);
     memcpy(d->list, o->el, sizeof(o->el));
     o->kind = SG_O_LIST;

@@ -18,7 +18,7 @@ TABLES(avx512)
 #endif
 extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_cold[], sg_ops_cvt[],
     sg_ops_bulk[], sg_ops_cdp[], sg_ops_cdp_memory[], sg_ops_cdp_query[], sg_ops_cluster[], sg_ops_graph[],
-    sg_ops_mma2[], sg_ops_tensor[], sg_ops_tex[], sg_ops_surf[];
+    sg_ops_mma2[], sg_ops_tensor[], sg_ops_tcgen05[], sg_ops_tex[], sg_ops_surf[];
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
 static const struct sg_opdef *ops_rows[SG_OP_COUNT];
@@ -102,6 +102,7 @@ static void ops_make(void)
     add_table(sg_ops_graph);
     add_table(sg_ops_mma2);
     add_table(sg_ops_tensor);
+    add_table(sg_ops_tcgen05);
     add_table(sg_ops_tex);
     add_table(sg_ops_surf);
 }

@@ -139,6 +139,7 @@ int sg_mma_type_of(enum sg_type t);
 uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst);
 int sg_emit_mma_wide(struct sg_dec *d); /* ptx/select/matrix/sg_select_mma_wide.c */
 int sg_emit_wgmma(struct sg_dec *d);    /* ptx/select/matrix/sg_select_wgmma.c */
+int sg_emit_tcgen05(struct sg_dec *d);  /* ptx/select/matrix/sg_select_tcgen05.c */
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/sg_select_mbarrier.c */
 int sg_emit_mov(struct sg_dec *d);      /* ptx/select/sg_select_move.c */
 int sg_emit_cvta(struct sg_dec *d);     /* ptx/select/sg_select_space.c */

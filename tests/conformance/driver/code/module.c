@@ -121,7 +121,7 @@ CASE(module_instruction, CF_CTX | CF_UB)
                                ".visible .entry f(.param .u64 p)\n{\n"
                                "  .reg .u64 %d<2>; .reg .b32 %r<9>;\n"
                                "  ld.param.u64 %d0, [p];\n"
-                               "  tcgen05.wait::ld.sync.aligned;\n"
+                               "  tcgen05.shift.cta_group::1.down [%r0];\n"
                                "  st.global.u32 [%d0], 7;\n  ret;\n}\n";
     CUmodule m = NULL;
     CUfunction f = NULL;
@@ -153,7 +153,7 @@ CASE(module_instruction_late, CF_CTX | CF_UB)
     static const char text[] =
         ".version 8.0\n.target sm_75\n.address_size 64\n"
         ".visible .entry f()\n{\n  .reg .b32 %r<9>; .reg .u64 %d<2>;\n  mov.u64 %d0, 0;\n"
-        "  tcgen05.wait::ld.sync.aligned;\n  ret;\n}\n";
+        "  tcgen05.shift.cta_group::1.down [%r0];\n  ret;\n}\n";
     CUmodule m = NULL;
     CUfunction f = NULL;
     CUdeviceptr p = 0;

@@ -519,6 +519,7 @@ const struct sg_family sg_families_mma[] = {
     {"wmma", emit_wmma, 2, 4, SG_FAM_CTL, NULL},
     {"mma", emit_mma, 4, 10, SG_FAM_CTL | SG_FAM_GROWS, NULL},
     {"wgmma", sg_emit_wgmma, 0, 10, SG_FAM_CTL, NULL},
+    {"tcgen05", sg_emit_tcgen05, 0, 10, SG_FAM_CTL, NULL},
     {"ldmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL, NULL},
     {"stmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL, NULL},
     {"movmatrix", emit_movmatrix, 2, 2, SG_FAM_CTL, NULL},
