@@ -140,6 +140,7 @@ SG_EXEC_ISA_OPS := \
 	exec/ops/sg_op_matrix.c \
 	exec/ops/sg_op_memory.c \
 	exec/ops/sg_op_mma.c \
+	exec/tcgen05/sg_tcgen05_product.c \
 	exec/wgmma/sg_wgmma.c
 
 SG_EXEC_MACHINE := $(shell uname -m)
@@ -208,6 +209,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	exec/wgmma/wgmma_match_test \
+	exec/tcgen05/product_test \
 	exec/tcgen05/tcgen05_test \
 	exec/wgmma/wgmma_test \
 	exec/tensor/tensor_test \
@@ -239,7 +241,7 @@ SG_EXEC_TESTS := \
 	ptx/work_test
 # Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cancel_avx512_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
-	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test wgmma_match_$(i)_test) \
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test wgmma_$(i)_test wgmma_match_$(i)_test product_$(i)_test) \
 	$(foreach t,op op_float canonical run rows fault cancel cluster ldst matrix windows halves sums settled affine native pressure late,$(t)_native_avx2_test) \
 	$(foreach t,op op_float canonical halves native,$(t)_native_avx512_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
@@ -264,6 +266,8 @@ $(O)/op_float_base_test $(O)/op_float_avx2_test $(O)/op_float_avx512_test: $(O)/
 	ln -sf op_float_test $@
 $(O)/canonical_base_test $(O)/canonical_avx2_test $(O)/canonical_avx512_test: $(O)/canonical_test
 	ln -sf canonical_test $@
+$(O)/product_base_test $(O)/product_avx2_test $(O)/product_avx512_test: $(O)/product_test
+	ln -sf product_test $@
 $(O)/wgmma_base_test $(O)/wgmma_avx2_test $(O)/wgmma_avx512_test: $(O)/wgmma_test
 	ln -sf wgmma_test $@
 $(O)/wgmma_match_base_test $(O)/wgmma_match_avx2_test $(O)/wgmma_match_avx512_test: $(O)/wgmma_match_test

@@ -169,6 +169,7 @@ enum sg_rule {
     SG_R_TCGEN05,      /* the block has tensor memory; also of the following */
     SG_R_TCGEN05_MOVE, /* arg: set for a load */
     SG_R_TCGEN05_CP,
+    SG_R_TCGEN05_MMA,
     SG_R_WMMA_MOVE, /* arg: set for a load */
     SG_R_WMMA_LANE
 };

@@ -255,6 +255,13 @@ static bool check_tcgen05(struct verify *v, const struct sg_opdef *row)
         return not_ok(v, "a kernel without tensor memory");
     if ((row->rule == SG_R_TCGEN05_MOVE && !n) || (row->rule == SG_R_TCGEN05_CP && !sg_tensor_cp_fits(imm)))
         return not_ok(v, "no form of the operation");
+    if (row->rule == SG_R_TCGEN05_MMA) {
+        const uint32_t aux = v->insns[v->at].aux;
+
+        return (sg_tensor_product_fits(aux) || not_ok(v, "no form of the operation")) &&
+               check_operand(v, v->at, 1, aux & SG_TENSOR_A ? SG_W_32 : SG_W_64) &&
+               check_registers(v, v->at + 1, aux & SG_TENSOR_KEEP ? 4 : 0, SG_W_32);
+    }
     return check_registers(v, v->at + 1, n, SG_W_32 | (row->arg ? SG_W_OUT : 0));
 }
 
@@ -516,6 +523,7 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     case SG_R_TCGEN05:
     case SG_R_TCGEN05_MOVE:
     case SG_R_TCGEN05_CP:
+    case SG_R_TCGEN05_MMA:
         return check_tcgen05(v, row);
     case SG_R_WMMA_MOVE:
         return wmma_move(v, row->arg != 0);

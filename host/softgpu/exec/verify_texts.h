@@ -98,6 +98,8 @@ static const char tensor[] __attribute__((unused)) =
     "setp.ne.u32 %p1, %r3, 0;\n@%p1 bra L;\ntcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 64;\nL: bar.sync 0;\n"
     "ld.shared.u32 %r4, [%r2];\nshl.b32 %r5, %r3, 21;\nadd.u32 %r5, %r5, %r4;\nmov.b64 %rd3, 0x0000400800080010;\n"
     "setp.eq.u32 %p1, %r1, 0;\n@%p1 tcgen05.cp.cta_group::1.128x256b [%r4], %rd3;\n"
+    "mov.u32 %r11, 0x04040010;\n@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r4], %rd3, %rd3, %r11, {%r3,%r3,%r3,%r3}, %p1;\n"
+    "@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r4], [%r4], %rd3, %r11, 0, 2;\n"
     "tcgen05.ld.sync.aligned.16x64b.x4.b32 {%r7,%r8,%r9,%r10}, [%r5];\n"
     "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r5], {%r7,%r9};\n"
     "tcgen05.ld.sync.aligned.32x32b.x32.b32 {" LIST_32(

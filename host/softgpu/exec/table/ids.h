@@ -55,6 +55,7 @@
 #include "exec/ops/mma_rare.def"
 #include "exec/wgmma/wgmma.def"
 #include "exec/tcgen05/tcgen05.def"
+#include "exec/tcgen05/product.def"
 #include "exec/ops/matrix.def"
 #include "exec/ops/bulk.def"
 #include "exec/tensor/tensor.def"

@@ -8,7 +8,8 @@
 
 #define TABLES(isa) \
     extern const struct sg_opdef sg_ops_int_##isa[], sg_ops_flt_##isa[], sg_ops_mem_##isa[], \
-        sg_ops_half_##isa[], sg_ops_mma_##isa[], sg_ops_matrix_##isa[], sg_ops_wgmma_##isa[];
+        sg_ops_half_##isa[], sg_ops_mma_##isa[], sg_ops_matrix_##isa[], sg_ops_product_##isa[], \
+        sg_ops_wgmma_##isa[];
 TABLES(base)
 #ifdef SG_HAVE_AVX2
 TABLES(avx2)
@@ -81,6 +82,7 @@ static void ops_make(void)
         add_table(sg_ops_mma_##isa); \
         add_table(sg_ops_matrix_##isa); \
         add_table(sg_ops_wgmma_##isa); \
+        add_table(sg_ops_product_##isa); \
     }
     ADD(base)
 #ifdef SG_HAVE_AVX2

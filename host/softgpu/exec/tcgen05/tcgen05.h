@@ -57,4 +57,30 @@ static inline bool sg_tensor_cp_fits(int64_t imm)
     return SG_TC_SHAPE(imm) < SG_TC_COUNT && !(imm & ~(int64_t)31) && (imm & 24) != 24;
 }
 
+/*
+ * mma. Fields: d, the address of d; a, that of a or its descriptor; b, the descriptor of b; c, the descriptor of
+ * the instruction; e, whether d is added to. aux: kind, flags, exponent that d is scaled down by. The lanes of
+ * tensor memory that keep their d are in an "ext" behind.
+ */
+enum sg_tensor_kind { SG_TK_F16, SG_TK_TF32, SG_TK_F8F6F4, SG_TK_I8, SG_TK_COUNT };
+#define SG_TENSOR_KIND(aux) ((aux)&7u)
+#define SG_TENSOR_A 8u     /* a is in tensor memory */
+#define SG_TENSOR_KEEP 16u /* some lanes keep their d */
+#define SG_TENSOR_SCALE(aux) ((aux) >> 5 & 15u)
+
+static inline bool sg_tensor_product_fits(uint32_t aux)
+{
+    return SG_TENSOR_KIND(aux) < SG_TK_COUNT && !(aux >> 9) &&
+           (!SG_TENSOR_SCALE(aux) || SG_TENSOR_KIND(aux) <= SG_TK_TF32);
+}
+
+/* The product that an instruction's descriptor describes. */
+struct sg_tensor_product {
+    uint32_t m, n;
+    uint8_t a, b;    /* enum sg_mma_type */
+    uint8_t d;       /* 'f': f32, 'h': f16, 'i': s32 */
+    bool mn_a, mn_b; /* contiguous along M or N */
+    bool negate_a, negate_b, saturate;
+};
+
 #endif

@@ -524,6 +524,14 @@ static void refusals(void)
 {
     refuse("tcgen05.shift.cta_group::1.down [%r3];", "tcgen05.shift.cta_group::1.down");
     refuse("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;", "pairs of blocks");
+    refuse("tcgen05.mma.ws.cta_group::1.kind::f16 [%r3], %rd3, %rd3, %r4, %p1;", "not available");
+    refuse("tcgen05.mma.sp.cta_group::1.kind::f16 [%r3], %rd3, %rd3, [%r5], %r4, %p1;", "not available");
+    refuse("tcgen05.mma.cta_group::2.kind::f16 [%r3], %rd3, %rd3, %r4, %p1;", "pairs of blocks");
+    refuse(
+        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%r3], %rd3, %rd3, %r4, [%r5], [%r6], %p1;",
+        "not available");
+    refuse("tcgen05.mma.cta_group::1.kind::f16.ashift.collector::a::discard [%r3], [%r4], %rd3, %r4, %p1;",
+           "not available");
     refuse("tcgen05.cp.cta_group::2.128x256b [%r3], %rd3;", "pairs of blocks");
 }
 

@@ -251,6 +251,72 @@ static int emit_commit(struct sg_dec *d)
     return sg_mbar_op(d, SG_OP_tcgen05_commit, NONE, 0, sg_src(d, 1, SG_TY_U16), sp);
 }
 
+/* Operands of a product from i on: whether d is added to, a predicate or a constant. */
+static uint32_t added_operand(struct sg_dec *d, uint32_t i)
+{
+    const struct sg_opnd *o = &d->ops[i];
+
+    if (o->kind != SG_O_IMM && (o->kind != SG_O_REG || d->vregs[o->v].cls != SG_C_PRED))
+        sg_dec_syntax(d, "%s: operand %u: a predicate expected", d->oc.full, i + 1);
+    return o->kind == SG_O_IMM ? sg_const32(d, o->imm ? SG_FULL : 0) : sg_src(d, i, SG_TY_PRED);
+}
+
+/* mma.cta_group.kind [d], a or [a], b, descriptor{, lanes that keep d}, added to d{, scale of d} */
+static int emit_mma(struct sg_dec *d)
+{
+    static const char *const kinds[] = {[SG_TK_F16] = "kind::f16",
+                                        [SG_TK_TF32] = "kind::tf32",
+                                        [SG_TK_F8F6F4] = "kind::f8f6f4",
+                                        [SG_TK_I8] = "kind::i8"},
+                             *const others[] = {"ws",
+                                                "sp",
+                                                "block_scale",
+                                                "ashift",
+                                                "kind::mxf8f6f4",
+                                                "kind::mxf4",
+                                                "kind::mxf4nvf4"},
+                             *const collectors[] = {"collector::a::fill", "collector::a::use",
+                                                    "collector::a::lastuse", "collector::a::discard"};
+    uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, aux, next = 4, i;
+    const struct sg_opnd *keep;
+    int kind;
+
+    if (!take_group(d))
+        return d->err;
+    if (take_word(d, others, sizeof(others) / sizeof(others[0])) >= 0)
+        return sg_dec_refuse(d, "this product in tensor memory is not available");
+    kind = take_word(d, kinds, SG_TK_COUNT);
+    if (kind < 0)
+        return sg_dec_syntax(d, "%s: .kind expected", d->oc.full);
+    take_word(d, collectors, sizeof(collectors) / sizeof(collectors[0])); /* hints */
+    keep = d->nops > 4 && d->ops[4].kind == SG_O_VEC ? &d->ops[next++] : NULL;
+    if (d->nops < next + 1 || d->nops > next + 2 || !take_type(d, SG_TY_NONE) || !take_end(d, d->nops))
+        return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
+    aux = (uint32_t)kind | (d->ops[1].kind == SG_O_ADDR ? SG_TENSOR_A : 0) | (keep ? SG_TENSOR_KEEP : 0);
+    if (keep && keep->nel != 4)
+        return sg_dec_syntax(d, "%s: operand 5: four registers expected", d->oc.full);
+    f[0] = tensor_address(d, 0);
+    f[1] = aux & SG_TENSOR_A ? tensor_address(d, 1) : sg_src(d, 1, SG_TY_B64);
+    f[2] = sg_src(d, 2, SG_TY_B64);
+    f[3] = word_operand(d, 3);
+    f[4] = added_operand(d, next);
+    if (d->nops == next + 2) {
+        const struct sg_opnd *o = &d->ops[next + 1];
+
+        if (o->kind != SG_O_IMM || o->imm > 15 || kind > SG_TK_TF32)
+            return sg_dec_syntax(d, "%s: operand %u: no scale of d", d->oc.full, next + 2);
+        aux |= (uint32_t)o->imm << 5;
+    }
+    if (d->err)
+        return d->err;
+    i = sg_emit_x(d, SG_OP_tcgen05_mma, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    if (keep)
+        emit_list(d, keep->el, 4, false);
+    if (!d->err)
+        d->insns[i].aux = aux;
+    return d->err;
+}
+
 static bool is_word(const char *word, const char *const *names)
 {
     while (*names && strcmp(word, *names))
@@ -278,6 +344,8 @@ int sg_emit_tcgen05(struct sg_dec *d)
         return emit_move(d, !strcmp(what, "ld"));
     if (!strcmp(what, "cp"))
         return emit_cp(d);
+    if (!strcmp(what, "mma"))
+        return emit_mma(d);
     if (!strcmp(what, "commit"))
         return emit_commit(d);
     if (is_word(what, waits)) {
