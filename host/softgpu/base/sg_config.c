@@ -63,8 +63,8 @@ static bool parse_size(const char *s, uint64_t *out)
 static const struct {
     const char *text;
     int major, minor;
-} known[] = {{"7.5", 7, 5}, {"8.0", 8, 0},   {"8.6", 8, 6},  {"8.9", 8, 9},
-             {"9.0", 9, 0}, {"12.0", 12, 0}, {"13.0", 13, 0}};
+} known[] = {{"7.5", 7, 5}, {"8.0", 8, 0},   {"8.6", 8, 6},   {"8.9", 8, 9},
+             {"9.0", 9, 0}, {"10.0", 10, 0}, {"12.0", 12, 0}, {"13.0", 13, 0}};
 
 const char *sg_config_profile(unsigned target)
 {
@@ -88,7 +88,7 @@ static bool load_cc(void)
         if (i == sizeof(known) / sizeof(known[0]) || sg_config.ndevices == SG_MAX_DEVICES)
             return refuse_setting(
                 "VGPU_SOFT_CC", all,
-                "must be 7.5, 8.0, 8.6, 8.9, 9.0, 12.0 or 13.0, or up to 8 of them: a,b,...");
+                "must be 7.5, 8.0, 8.6, 8.9, 9.0, 10.0, 12.0 or 13.0, or up to 8 of them: a,b,...");
         sg_config.cc[sg_config.ndevices].major = known[i].major;
         sg_config.cc[sg_config.ndevices++].minor = known[i].minor;
         v += n;

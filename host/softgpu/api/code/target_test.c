@@ -46,8 +46,8 @@ static int newer(void)
     static const struct {
         unsigned target;
         const char *profile;
-    } cases[] = {{86, "=8.6 "},   {87, "=8.9 "},   {89, "=8.9 "},   {90, "=9.0 "},
-                 {100, "=12.0 "}, {121, "=13.0 "}, {130, "=13.0 "}, {140, "no profile"}};
+    } cases[] = {{86, "=8.6 "},   {87, "=8.9 "},   {89, "=8.9 "},   {90, "=9.0 "},      {100, "=10.0 "},
+                 {103, "=12.0 "}, {121, "=13.0 "}, {130, "=13.0 "}, {140, "no profile"}};
     static const char body[] = ".address_size 64\n.visible .entry k()\n{\nret;\n}\n";
     uint8_t image[1024];
     CUlinkState link;
