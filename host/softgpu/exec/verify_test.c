@@ -528,6 +528,10 @@ static void by_chance(const char *name, const char *text, bool rows, unsigned ro
     char why[160], label[64];
 
     snprintf(label, sizeof(label), "damaged code, %s, %s", name, native ? "native" : "handlers");
+    if (native && text == tensor) { /* its warps never come to the guard's first instruction */
+        t_skip(label, "native code enters this kernel behind its first instruction");
+        return;
+    }
     if (!victim_open(&v, text, rows)) {
         t_result(label, false, "refused");
         return;

@@ -94,7 +94,7 @@ static const char tensor[] __attribute__((unused)) =
     ".version 9.0\n.target sm_100a\n.address_size 64\n"
     ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
     ".reg .b32 %s<32>;\n.shared .align 1024 .b8 s[16384];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\n"
-    "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd2, %rd1, %rd2;\nmov.u32 %r2, s;\nshr.u32 %r3, %r1, 5;\n"
+    "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd2, %rd1, %rd2;\nld.global.u32 %r12, [%rd1];\nmov.u32 %r2, s;\nshr.u32 %r3, %r1, 5;\n"
     "setp.ne.u32 %p1, %r3, 0;\n@%p1 bra L;\ntcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 64;\nL: bar.sync 0;\n"
     "ld.shared.u32 %r4, [%r2];\nshl.b32 %r5, %r3, 21;\nadd.u32 %r5, %r5, %r4;\nmov.b64 %rd3, 0x0000400800080010;\n"
     "setp.eq.u32 %p1, %r1, 0;\n@%p1 tcgen05.cp.cta_group::1.128x256b [%r4], %rd3;\n"
@@ -104,7 +104,7 @@ static const char tensor[] __attribute__((unused)) =
     "tcgen05.st.sync.aligned.32x32b.x2.b32 [%r5], {%r7,%r9};\n"
     "tcgen05.ld.sync.aligned.32x32b.x32.b32 {" LIST_32(
         "%s") "}, [%r5];\ntcgen05.wait::ld.sync.aligned;\n"
-              "st.global.u32 [%rd2], %s31;\nst.global.u32 [%rd2+1024], %r7;\nst.global.u32 [%rd2+2048], %s0;\nret;\n}\n";
+              "st.global.u32 [%rd2], %s31;\nst.global.u32 [%rd2+1024], %r7;\nst.global.u32 [%rd2+2048], %r12;\nret;\n}\n";
 
 /* Loops and loads that are uniform in blocks of whole rows. */
 static const char in_rows[] __attribute__((unused)) = HEAD

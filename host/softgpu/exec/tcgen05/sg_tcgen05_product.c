@@ -162,7 +162,7 @@ static void spread_words(const struct operand *x, const f32 *table, const u32 *v
 }
 
 /* raw as numbers by depth. Returns the depth. */
-static u32 spread(struct operand *x)
+static u32 spread_operand(struct operand *x)
 {
     const bool integer = x->type == SG_MMA_S8 || x->type == SG_MMA_U8;
     const u32 bits = bits_of(x->type), depth = bits <= 8 ? BYTES : BYTES * 8 / bits;
@@ -282,8 +282,8 @@ static bool product_run(struct sg_warp *w, const struct sg_insn *in, u32 lane, s
         keep[2] = ((const u32 *)sg_src_ptr(w, e->b))[lane];
         keep[3] = ((const u32 *)sg_src_ptr(w, e->c))[lane];
     }
-    depth = spread(&x->a);
-    spread(&x->b);
+    depth = spread_operand(&x->a);
+    spread_operand(&x->b);
     for (u32 r = 0; r < x->p.m; r += 4) {
         u32 d[4][COLUMNS], *rows[4];
 
