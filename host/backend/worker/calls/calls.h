@@ -133,6 +133,11 @@ CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t 
                       const uint64_t *values, uint32_t nvalues, uint32_t log, uint32_t info, uint32_t error);
 /* A log of a completed load, *total bytes; NULL and 0: not wanted. which: 0 info, 1 error. */
 CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total);
+void wrk_jit_log_drop(uint32_t id); /* 0 or unknown: nothing */
+
+/* code/wrk_call_texture.c: surface 0: a texture object, 1: a surface object. */
+bool wrk_texture_known(uint64_t object, uint32_t surface);
+CUresult wrk_texture_destroyed(struct wrk_worker *w, uint64_t object, uint32_t surface);
 
 /* code/wrk_call_link.c: the result of a link that no call is about, *size bytes, and a log, *total bytes; NULL and 0: none. */
 CUresult wrk_link_result(struct wrk_call *c, uint64_t state, const uint8_t **result, uint64_t *size);

@@ -72,11 +72,14 @@ static CUresult make(bool surface, uint64_t *number)
     return e;
 }
 
+/* The steps of vgpTexObjectDestroy. */
 static CUresult drop(bool surface, uint64_t number)
 {
-    const struct vgp_args_vgpTexObjectDestroy a = {.object = number, .surface = surface};
+    CUresult e = CUDA_ERROR_INVALID_VALUE;
 
-    return wrk_do_vgpTexObjectDestroy(&call, &a);
+    if (wrk_texture_known(number, surface))
+        e = surface ? wrk_provider.cuSurfObjectDestroy(number) : wrk_provider.cuTexObjectDestroy(number);
+    return e == CUDA_SUCCESS ? wrk_texture_destroyed(call.w, number, surface) : e;
 }
 
 static double now(void)

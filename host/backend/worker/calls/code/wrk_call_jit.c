@@ -116,11 +116,10 @@ CUresult wrk_load_jit(struct wrk_call *c, struct wrk_load *load, const uint32_t 
     return wrk_load_start(c, load);
 }
 
-CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLogDrop *a)
+void wrk_jit_log_drop(uint32_t id)
 {
-    (void)c;
     for (struct logs **pp = &all_logs, *l; (l = *pp); pp = &l->next) {
-        if (!a->logId || l->id != a->logId)
+        if (!id || l->id != id)
             continue;
         nlogs--;
         if (l->stays || l->busy) {
@@ -131,7 +130,6 @@ CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLo
         }
         break;
     }
-    return CUDA_SUCCESS;
 }
 
 CUresult wrk_jit_log_text(uint32_t id, uint32_t which, const char **text, uint32_t *total)

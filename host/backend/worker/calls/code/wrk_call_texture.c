@@ -185,16 +185,13 @@ void wrk_textures_end(struct wrk_worker *w, uint64_t context)
     }
 }
 
-CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vgpTexObjectDestroy *a)
+bool wrk_texture_known(uint64_t object, uint32_t surface)
 {
-    CUresult e;
+    return btr_find(&objects[surface], object, NULL);
+}
 
-    if (a->surface > 1)
-        return wrk_malformed(c, "neither a texture nor a surface");
-    if (!btr_find(&objects[a->surface], a->object, NULL))
-        return CUDA_ERROR_INVALID_VALUE;
-    e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object) : wrk_provider.cuTexObjectDestroy(a->object);
-    if (e == CUDA_SUCCESS)
-        texture_leave(c->w, a->object, a->surface);
-    return e;
+CUresult wrk_texture_destroyed(struct wrk_worker *w, uint64_t object, uint32_t surface)
+{
+    texture_leave(w, object, surface);
+    return CUDA_SUCCESS;
 }
