@@ -151,7 +151,7 @@ rm -rf "$O/form" && mkdir -p "$O/form/docs" &&
     "$PYTHON" "$here/gen/emit.py" --def "$here/form_test.def" --roundtrip "$O/form/vgp_roundtrip_cases.h" &&
     ${CC:-cc} -O1 -g -std=gnu11 -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror \
         -fsanitize=address,undefined -fno-sanitize-recover=undefined -D__CUDA_API_VERSION_INTERNAL \
-        -I"$O/form" -I"$here" -I"$(dirname "$CALL_RUNTIME")" -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
+        -I"$O/form" -I"$here" $CALL_RUNTIME_INC -isystem "$CUDA_HOME/include" -o "$O/form/roundtrip" \
         "$here/vgp_roundtrip_test.c" "$O/form/vgp_guest.c" "$O/form/vgp_worker.c" "$O/form/vgp_names.c" \
         "$O/form/vgp_facts.c" "$O/form/vgp_fields.c" &&
     "$O/form/roundtrip" >"$O/form/log" 2>&1

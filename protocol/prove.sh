@@ -26,7 +26,7 @@ done
 export top out cuda cbmc
 printf '%s\n' "$@" | xargs -P "${PROVE_JOBS:-2}" -I CALL sh -c '
     "$cbmc" "$out/prove_CALL.c" -D__CUDA_API_VERSION_INTERNAL -I"$top/protocol" \
-        -I"$top/build/generated" -I"$(dirname "$CALL_RUNTIME")" -I"$cuda" --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check \
+        -I"$top/build/generated" $CALL_RUNTIME_INC -I"$cuda" --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check \
         --unwinding-assertions --unwind 17 --no-library --slice-formula --drop-unused-functions --function prove \
         > "$out/CALL.log" 2>&1
     if [ $? = 0 ] && grep -q "^VERIFICATION SUCCESSFUL" "$out/CALL.log"; then

@@ -6,6 +6,8 @@ GEN_TREE := $(abspath $(dir $(lastword $(MAKEFILE_LIST)))/..)
 GEN := $(GEN_TREE)/build/generated
 # Description beside the code that it is for, as the generator's options and as files; protocol/ itself names none of it.
 CALL_RUNTIME := $(GEN_TREE)/host/backend/worker/window/vgp_worker_rt.h
+# Folders of that header and of what it includes.
+CALL_RUNTIME_INC := -I$(dir $(CALL_RUNTIME)) -I$(GEN_TREE)/host/backend/common
 CALL_SIDES := --entry $(GEN_TREE)/userspace/libcuda/entry/entry.def --worker $(GEN_TREE)/host/backend/worker/calls/calls.def \
 	--runtime $(CALL_RUNTIME)
 CALL_FILES := $(filter-out --%,$(CALL_SIDES))

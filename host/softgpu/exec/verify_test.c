@@ -528,7 +528,8 @@ static void by_chance(const char *name, const char *text, bool rows, unsigned ro
     char why[160], label[64];
 
     snprintf(label, sizeof(label), "damaged code, %s, %s", name, native ? "native" : "handlers");
-    rows |= native && text == tensor; /* a warpgroup is a whole row, for which there is code of its own then */
+    rows |=
+        native && text == tensor; /* a warpgroup is a whole row, for which there is code of its own then */
     if (!victim_open(&v, text, rows)) {
         t_result(label, false, "refused");
         return;

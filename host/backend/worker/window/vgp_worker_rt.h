@@ -11,16 +11,17 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 
+#include "vgb_holds.h"
 #include "vgp_ring.h"
 
 struct wrk_worker;
 
 /* A call being dispatched. All fields point to private memory of the worker. */
 struct wrk_call {
-    struct wrk_worker *w;
-    const struct vgp_record *rec; /* copy of the record's header */
-    const uint8_t *args;          /* copy of the arguments, 16-byte aligned, zero-padded to 16 */
-    uint32_t args_size;           /* rec->size - sizeof(struct vgp_record) */
+    VGB_LENT struct wrk_worker *w;
+    VGB_LENT const struct vgp_record *rec; /* copy of the record's header */
+    const uint8_t *args;                   /* copy of the arguments, 16-byte aligned, zero-padded to 16 */
+    uint32_t args_size;                    /* rec->size - sizeof(struct vgp_record) */
     /* the record violates the protocol, as described in malformed_text: the client dies */
     bool malformed;
     char malformed_text[160];
@@ -126,15 +127,15 @@ struct wrk_graph;
 struct wrk_gnode;
 struct wrk_namer;
 struct wrk_where {
-    uint32_t op;             /* enum vgp_node_op; NAME and POST are ADD with `name` */
-    struct wrk_graph *graph; /* ADD; with its provider object */
+    uint32_t op;                      /* enum vgp_node_op; NAME and POST are ADD with `name` */
+    VGB_LENT struct wrk_graph *graph; /* ADD; with its provider object */
     CUgraph in;
-    struct wrk_gnode *target; /* SET, EXEC; with its provider object */
+    VGB_LENT struct wrk_gnode *target; /* SET, EXEC; with its provider object */
     CUgraphNode at;
-    CUgraphExec exec;             /* EXEC */
-    struct wrk_namer *names;      /* namer of the objects that the node uses; not for CAPTURE */
-    CUgraphNode *deps;            /* ADD */
-    const CUgraphEdgeData *edges; /* edge data of the dependencies; NULL: all ordinary */
+    CUgraphExec exec;                 /* EXEC */
+    VGB_LENT struct wrk_namer *names; /* namer of the objects that the node uses; not for CAPTURE */
+    CUgraphNode *deps;                /* ADD */
+    const CUgraphEdgeData *edges;     /* edge data of the dependencies; NULL: all ordinary */
     uint32_t ndeps;
     uint64_t name; /* ADD: the new node's guest-minted handle, else 0 */
 };
