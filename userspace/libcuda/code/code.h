@@ -43,7 +43,7 @@ struct vcu_func {
 };
 
 /* A module or a library. */
-struct vcu_unit {
+struct vcu_code_record {
     atomic_uint users; /* the handle table, calls */
     atomic_bool ended; /* its handle and the reference of the table are dropped */
     uint64_t handle;
@@ -59,20 +59,20 @@ struct vcu_unit {
 extern pthread_mutex_t vcu_module_lock;
 /* A record with a minted handle (module or library), which the caller enters or drops; NULL when
  * memory or handles are exhausted. */
-struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
-void vcu_unit_drop(struct vcu_unit *u);
+struct vcu_code_record *vcu_code_record_new(enum vgp_handle_type type);
+void vcu_code_record_drop(struct vcu_code_record *u);
 /* With a reference; NULL: not live. */
-struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type);
+struct vcu_code_record *vcu_code_record_find(uint64_t handle, enum vgp_handle_type type);
 /* A module's unit, with a reference, and its context current where none is: a module knows its own. *borrowed is for
    vcu_context_return(), where this succeeded. */
-CUresult vcu_module_enter(CUmodule hmod, struct vcu_unit **u, bool *borrowed);
-void vcu_unit_put(struct vcu_unit *u);
+CUresult vcu_module_enter(CUmodule hmod, struct vcu_code_record **u, bool *borrowed);
+void vcu_code_record_put(struct vcu_code_record *u);
 /* Drops its handle and those of all objects looked up in it, once; the caller has a reference or
  * excludes other users. */
-void vcu_unit_end(struct vcu_unit *u);
+void vcu_code_record_end(struct vcu_code_record *u);
 /* A variable, initially NULL, whose reference is dropped at the end of its block. */
-#define VCU_UNIT_HELD __attribute__((cleanup(vcu_unit_let_go)))
-void vcu_unit_let_go(struct vcu_unit **u);
+#define VCU_CODE_RECORD_HELD __attribute__((cleanup(vcu_code_record_let_go)))
+void vcu_code_record_let_go(struct vcu_code_record **u);
 
 /* The record in the handle table for a handle, with a reference in its atomic_uint at `users`
  * bytes; NULL: not live. */

@@ -43,7 +43,7 @@ static struct vcu_func *func_new(const char *name, const int32_t *attributes, ui
     return f;
 }
 
-static struct vcu_func *find_known(struct vcu_unit *u, const char *name)
+static struct vcu_func *find_known(struct vcu_code_record *u, const char *name)
 {
     for (struct vcu_func *f = u->funcs; f != NULL; f = f->next) {
         if (strcmp(f->name, name) == 0)
@@ -69,7 +69,7 @@ CUresult vcu_name_sent(const char *call, const char *name)
 }
 
 /* Looks a function or kernel up by name; the same name gives the same handle. */
-static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint64_t *handle)
+static CUresult look_up(struct vcu_code_record *u, bool kernel, const char *name, uint64_t *handle)
 {
     enum vgp_handle_type type = kernel ? VGP_H_KERNEL : VGP_H_FUNCTION;
     int32_t attributes[VCU_FUNC_ATTRIBUTES];
@@ -130,27 +130,27 @@ static void load_at_once(uint64_t handle)
         vcu_function_load((CUfunction)(uintptr_t)handle, true, &state);
 }
 
-CUresult vcu_module_enter(CUmodule hmod, struct vcu_unit **u, bool *borrowed)
+CUresult vcu_module_enter(CUmodule hmod, struct vcu_code_record **u, bool *borrowed)
 {
     CUresult res = vcu_check_usable();
 
     *borrowed = false;
     if (res != CUDA_SUCCESS)
         return res;
-    *u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
+    *u = vcu_code_record_find((uintptr_t)hmod, VGP_H_MODULE);
     return *u == NULL ? CUDA_ERROR_INVALID_HANDLE : vcu_context_borrow((*u)->context, borrowed);
 }
 
 /* A function of a library's module is that of the library's kernel: the same handle, the same attributes. */
-static CUresult look_up_function(struct vcu_unit *u, const char *name, uint64_t *handle)
+static CUresult look_up_function(struct vcu_code_record *u, const char *name, uint64_t *handle)
 {
-    VCU_UNIT_HELD struct vcu_unit *lib = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *lib = NULL;
     CUfunction function = NULL;
     CUresult res;
 
     if (u->library == 0)
         return look_up(u, false, name, handle);
-    lib = vcu_unit_find(u->library, VGP_H_LIBRARY);
+    lib = vcu_code_record_find(u->library, VGP_H_LIBRARY);
     res = lib == NULL ? CUDA_ERROR_INVALID_HANDLE : look_up(lib, true, name, handle);
     if (res == CUDA_SUCCESS)
         res = vcu_cuKernelGetFunction(&function, (CUkernel)(uintptr_t)*handle);
@@ -160,7 +160,7 @@ static CUresult look_up_function(struct vcu_unit *u, const char *name, uint64_t 
 
 CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     uint64_t handle = 0;
     bool borrowed;
     CUresult res = vcu_module_enter(hmod, &u, &borrowed);
@@ -181,7 +181,7 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
 
 CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     uint64_t handle;
     CUresult res;
 
@@ -190,7 +190,7 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_code_record_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = look_up(u, true, name, &handle);
@@ -271,16 +271,16 @@ CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 }
 
 /* With vcu_module_lock held. */
-static CUresult library_module_locked(struct vcu_unit *u, CUlibrary library)
+static CUresult library_module_locked(struct vcu_code_record *u, CUlibrary library)
 {
-    VCU_UNIT_HELD struct vcu_unit *m = NULL; /* found again, with a reference of this call's */
-    struct vcu_unit *fresh = vcu_unit_new(VGP_H_MODULE);
+    VCU_CODE_RECORD_HELD struct vcu_code_record *m = NULL; /* found again, with a reference of this call's */
+    struct vcu_code_record *fresh = vcu_code_record_new(VGP_H_MODULE);
     CUresult res = fresh == NULL ? CUDA_ERROR_OUT_OF_MEMORY
                                  : vgp_call_vgpLibraryGetModule((CUmodule)(uintptr_t)fresh->handle, library);
 
     if (res != CUDA_SUCCESS) {
         if (fresh != NULL)
-            vcu_unit_drop(fresh);
+            vcu_code_record_drop(fresh);
         return res;
     }
     fresh->library = u->handle;
@@ -290,15 +290,15 @@ static CUresult library_module_locked(struct vcu_unit *u, CUlibrary library)
         return CUDA_SUCCESS;
     /* Unloaded meanwhile: an unload drops the library's handle first and then looks for its
      * module. */
-    m = vcu_unit_find(atomic_load(&u->module), VGP_H_MODULE);
+    m = vcu_code_record_find(atomic_load(&u->module), VGP_H_MODULE);
     if (m != NULL)
-        vcu_unit_end(m);
+        vcu_code_record_end(m);
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     CUresult res;
 
     if (pMod == NULL)
@@ -306,7 +306,7 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
     res = vcu_check_context();
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_code_record_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&vcu_module_lock);
@@ -344,7 +344,7 @@ CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint
 
 CUresult vcu_module_variable(const char *call, CUmodule hmod, const char *name, uint64_t *at, uint64_t *size)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     bool borrowed;
     CUresult res = vcu_module_enter(hmod, &u, &borrowed);
 
@@ -416,7 +416,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
 CUresult vcu_module_count(CUmodule mod, uint32_t *count)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     char name[1];
     bool borrowed;
     CUresult res = vcu_module_enter(mod, &u, &borrowed);
@@ -433,7 +433,7 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
     char name[4096];
     uint32_t n = 0;
     bool borrowed;
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     CUresult res;
 
     if (functions == NULL)
@@ -461,7 +461,7 @@ CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
 {
     char name[4096];
     uint32_t n = 0;
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     CUresult res;
 
     if (kernels == NULL)
@@ -469,7 +469,7 @@ CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
     res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_unit_find((uintptr_t)lib, VGP_H_LIBRARY);
+    u = vcu_code_record_find((uintptr_t)lib, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < numKernels; i++) {

@@ -80,12 +80,12 @@ static CUresult module_load(enum vgp_handle_type type, const char *call, const v
     const char *why;
     char info[LOG_MAX] = "", error[LOG_MAX] = "";
     bool want = lnk_trace_on; /* the reason of a refusal, for the trace */
-    struct vcu_unit *u;
+    struct vcu_code_record *u;
     CUresult res = vcu_image_measure(code, limit, &image, &why);
 
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, call, "%s", why);
-    u = vcu_unit_new(type);
+    u = vcu_code_record_new(type);
     if (u == NULL) {
         vcu_image_done(&image);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -101,7 +101,7 @@ static CUresult module_load(enum vgp_handle_type type, const char *call, const v
     vcu_jit_done(jit);
     vcu_image_done(&image);
     if (res != CUDA_SUCCESS) {
-        vcu_unit_drop(u);
+        vcu_code_record_drop(u);
         return VCU_REFUSE(res, call, "the host refused the image (%llu bytes)%s%s",
                           (unsigned long long)image.size, error[0] != '\0' ? ": " : "", error);
     }
@@ -281,7 +281,7 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
 
 CUresult vcu_cuModuleUnload(CUmodule hmod)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = vcu_code_record_find((uintptr_t)hmod, VGP_H_MODULE);
     bool borrowed;
     CUresult res = vcu_check_init();
 
@@ -301,13 +301,13 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
         res = vgp_call_cuModuleUnload(hmod);
     vcu_context_return(borrowed);
     if (res == CUDA_SUCCESS)
-        vcu_unit_end(u);
+        vcu_code_record_end(u);
     return res;
 }
 
 CUresult vcu_cuLibraryUnload(CUlibrary library)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL, *module = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL, *module = NULL;
     CUresult res;
 
     if (library == NULL)
@@ -315,7 +315,7 @@ CUresult vcu_cuLibraryUnload(CUlibrary library)
     res = vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_code_record_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vcu_capture_unsafe("cuLibraryUnload");
@@ -323,21 +323,21 @@ CUresult vcu_cuLibraryUnload(CUlibrary library)
         res = vgp_call_cuLibraryUnload(library);
     if (res != CUDA_SUCCESS)
         return res;
-    vcu_unit_end(u);
-    module = vcu_unit_find(atomic_load(&u->module), VGP_H_MODULE);
+    vcu_code_record_end(u);
+    module = vcu_code_record_find(atomic_load(&u->module), VGP_H_MODULE);
     if (module != NULL)
-        vcu_unit_end(module);
+        vcu_code_record_end(module);
     return res;
 }
 
 /* Handles alone: another thread may end the record meanwhile. */
 static void forget_unit(uint64_t handle, void *unused, void *arg)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find(handle, VGP_H_MODULE);
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = vcu_code_record_find(handle, VGP_H_MODULE);
 
     (void)unused;
     if (u != NULL && u->context == *(uint64_t *)arg)
-        vcu_unit_end(u);
+        vcu_code_record_end(u);
 }
 
 /* Removes an ending function from its kernel's list. With vcu_module_lock held. */
@@ -370,7 +370,7 @@ static void forget_function(uint64_t handle, void *unused, void *arg)
 
 static void forget_library_module(uint64_t handle, void *unused, void *arg)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find(handle, VGP_H_LIBRARY);
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = vcu_code_record_find(handle, VGP_H_LIBRARY);
 
     (void)unused;
     (void)arg;

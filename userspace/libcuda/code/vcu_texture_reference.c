@@ -47,7 +47,7 @@ void vcu_texrefs_forget(uint64_t context)
 /* ---- of modules ----------------------------------------------------------------------------- */
 
 /* The same name gives the same reference. */
-static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, uint64_t *handle)
+static CUresult of_module(struct vcu_code_record *u, const char *name, bool surface, uint64_t *handle)
 {
     struct vcu_texref *t;
     CUresult r;
@@ -78,7 +78,7 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
 
 CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface, uint64_t *handle)
 {
-    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    VCU_CODE_RECORD_HELD struct vcu_code_record *u = NULL;
     bool borrowed;
     CUresult r = vcu_module_enter(hmod, &u, &borrowed);
 

@@ -13,9 +13,9 @@
 
 #include "vgp_guest.h"
 
-static struct vcu_unit *library_with(struct vcu_func **kernel)
+static struct vcu_code_record *library_with(struct vcu_func **kernel)
 {
-    struct vcu_unit *u = vcu_unit_new(VGP_H_LIBRARY);
+    struct vcu_code_record *u = vcu_code_record_new(VGP_H_LIBRARY);
     struct vcu_func *f = calloc(1, sizeof(*f) + 2);
 
     assert_non_null(u);
@@ -49,14 +49,14 @@ static struct vcu_func *function_of(struct vcu_func *kernel)
 static void test_unload_while_used(void **state)
 {
     struct vcu_func *kernel, *function, *launch, *kept;
-    struct vcu_unit *u = library_with(&kernel), *look_up;
+    struct vcu_code_record *u = library_with(&kernel), *look_up;
     const uint64_t unit = u->handle, handle = kernel->handle;
 
     (void)state;
     function = function_of(kernel);
     const uint64_t function_handle = function->handle;
 
-    look_up = vcu_unit_find(unit, VGP_H_LIBRARY);
+    look_up = vcu_code_record_find(unit, VGP_H_LIBRARY);
     assert_ptr_equal(look_up, u);
     launch = vcu_func_find((CUfunction)(uintptr_t)function_handle); /* of the kernel that it stands for */
     assert_ptr_equal(launch, kernel);
@@ -65,8 +65,8 @@ static void test_unload_while_used(void **state)
 
     /* The other thread; the call to the worker has dropped the handle. */
     vgp_handle_drop(unit);
-    vcu_unit_end(u);
-    assert_null(vcu_unit_find(unit, VGP_H_LIBRARY));
+    vcu_code_record_end(u);
+    assert_null(vcu_code_record_find(unit, VGP_H_LIBRARY));
     assert_null(vcu_func_find((CUfunction)(uintptr_t)handle));
     assert_null(vcu_func_find((CUfunction)(uintptr_t)function_handle));
     /* Records in use by calls still exist, each with its counted references. */
@@ -77,25 +77,26 @@ static void test_unload_while_used(void **state)
     assert_int_equal(launch->users, 2); /* this call's and the function's */
     assert_string_equal(launch->name, "k");
 
-    vcu_unit_end(look_up); /* a second thread unloads it as well: nothing more is taken */
+    vcu_code_record_end(look_up); /* a second thread unloads it as well: nothing more is taken */
     vcu_func_end(launch);
     assert_int_equal(look_up->users, 1);
     assert_int_equal(launch->users, 2);
     vcu_func_put(kept);
     assert_int_equal(launch->users, 1);
     vcu_func_put(launch);
-    vcu_unit_put(look_up);
+    vcu_code_record_put(look_up);
 }
 
 static void test_held_to_the_end_of_a_block(void **state)
 {
     struct vcu_func *kernel;
-    struct vcu_unit *u = library_with(&kernel);
+    struct vcu_code_record *u = library_with(&kernel);
 
     (void)state;
     {
         VCU_FUNC_HELD struct vcu_func *f = vcu_func_get(kernel->handle, VGP_H_KERNEL);
-        VCU_UNIT_HELD struct vcu_unit *v = vcu_unit_find(u->handle, VGP_H_LIBRARY), *none = NULL;
+        VCU_CODE_RECORD_HELD struct vcu_code_record *v = vcu_code_record_find(u->handle, VGP_H_LIBRARY),
+                                                    *none = NULL;
 
         assert_int_equal(f->users, 2);
         assert_int_equal(v->users, 2);
@@ -103,7 +104,7 @@ static void test_held_to_the_end_of_a_block(void **state)
     }
     assert_int_equal(kernel->users, 1);
     assert_int_equal(u->users, 1);
-    vcu_unit_end(u);
+    vcu_code_record_end(u);
 }
 
 int main(void)

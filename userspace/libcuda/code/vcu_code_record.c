@@ -143,9 +143,9 @@ static void texrefs_end(struct vcu_texref *first)
 
 /* ---- modules and libraries ------------------------------------------------------------------ */
 
-struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
+struct vcu_code_record *vcu_code_record_new(enum vgp_handle_type type)
 {
-    struct vcu_unit *u = calloc(1, sizeof(*u));
+    struct vcu_code_record *u = calloc(1, sizeof(*u));
 
     if (u == NULL)
         return NULL;
@@ -161,12 +161,12 @@ struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
     return u;
 }
 
-struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type)
+struct vcu_code_record *vcu_code_record_find(uint64_t handle, enum vgp_handle_type type)
 {
-    return vcu_record_find(handle, type, offsetof(struct vcu_unit, users));
+    return vcu_record_find(handle, type, offsetof(struct vcu_code_record, users));
 }
 
-void vcu_unit_put(struct vcu_unit *u)
+void vcu_code_record_put(struct vcu_code_record *u)
 {
     if (u == NULL || atomic_fetch_sub_explicit(&u->users, 1, memory_order_acq_rel) != 1)
         return;
@@ -174,18 +174,18 @@ void vcu_unit_put(struct vcu_unit *u)
     free(u);
 }
 
-void vcu_unit_let_go(struct vcu_unit **u)
+void vcu_code_record_let_go(struct vcu_code_record **u)
 {
-    vcu_unit_put(*u);
+    vcu_code_record_put(*u);
 }
 
-void vcu_unit_drop(struct vcu_unit *u)
+void vcu_code_record_drop(struct vcu_code_record *u)
 {
     vgp_handle_drop(u->handle);
-    vcu_unit_put(u);
+    vcu_code_record_put(u);
 }
 
-void vcu_unit_end(struct vcu_unit *u)
+void vcu_code_record_end(struct vcu_code_record *u)
 {
     struct vcu_func *funcs;
     struct vcu_texref *refs;
@@ -208,5 +208,5 @@ void vcu_unit_end(struct vcu_unit *u)
         vcu_func_end(f);
     }
     texrefs_end(refs);
-    vcu_unit_put(u);
+    vcu_code_record_put(u);
 }
