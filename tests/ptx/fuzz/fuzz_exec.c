@@ -7,6 +7,7 @@
  * has the address of the grid's barrier, as in cooperative groups, and once as a cluster of two blocks. The
  * process must survive every body.
  */
+#define _GNU_SOURCE
 #include "device.h"
 #include "mutate.h"
 
@@ -21,8 +22,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
+/* The first line, with the target: some instructions are of a single one. */
+#define FIRST ".version 9.0\n.target %s\n.address_size 64\n"
 static const char head[] =
-    ".version 8.7\n.target sm_90\n.address_size 64\n"
     ".global .align 8 .b8 glob[256];\n.const .align 4 .b32 cst[16] = {1,2,3,4,5,6,7,8};\n"
     ".extern .shared .align 16 .b8 dyn[];\n"
     ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
@@ -69,10 +71,11 @@ static void say(const struct sg_diag *d)
         printf("refused: line %u: %s\n", d->line, d->message);
 }
 
-static void run(struct sg_module *m)
+/* warpgroup: in blocks of its four warps. */
+static void run(struct sg_module *m, bool warpgroup)
 {
     struct sg_launch l = {.grid = {2, 1, 1},
-                          .block = {48, 1, 1},
+                          .block = {warpgroup ? 128 : 48, 1, 1},
                           .dynamic_shared = 256,
                           .max_instructions = BUDGET,
                           .print = fz_no_print,
@@ -123,15 +126,21 @@ static void run(struct sg_module *m)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char text[sizeof(head) + BODY_MAX + sizeof(tail)];
-    size_t n = sizeof(head) - 1;
+    static char text[sizeof(FIRST) + 16 + sizeof(head) + BODY_MAX + sizeof(tail)];
+    const bool blackwell = size <= BODY_MAX && memmem(data, size, "tcgen05", 7),
+               hopper = size <= BODY_MAX && memmem(data, size, "wgmma", 5);
     struct sg_module *m;
+    size_t n;
     struct sg_diag d;
 
     if (size > BODY_MAX)
         return -1;
     sg_exec_set_threads(1);
-    memcpy(text, head, n);
+    n = (size_t)snprintf(text, sizeof(text), FIRST "%s",
+                         blackwell ? "sm_100a"
+                         : hopper  ? "sm_90a"
+                                   : "sm_90",
+                         head);
     memcpy(text + n, data, size);
     n += size;
     memcpy(text + n, tail, sizeof(tail) - 1);
@@ -141,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     if (sg_module_kernel_count(m) > 1)
-        run(m);
+        run(m, blackwell || hopper);
     sg_module_free(m);
     fz_free_all();
     return 0;
