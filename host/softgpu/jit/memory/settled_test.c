@@ -11,6 +11,7 @@
 #include "jit/late.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,6 +217,49 @@ static void no_room(void)
     tk_close(&t);
 }
 
+#define SUMS 1000u     /* that lead to no address: each is followed to the end of its block */
+#define FILLERS 70000u /* instructions of that block, which never runs */
+
+/* The text with a block behind it that uses up the steps that compilations of the kernel may take (JIT_WALK_MAX). NULL:
+   no memory. */
+static char *text_with_long_block(void)
+{
+    const size_t size = sizeof(text) + 100 * SUMS + 20 * FILLERS + 256;
+    char *const all = malloc(size), *p = all;
+
+    if (!all)
+        return NULL;
+    p += sprintf(p, "%.*s", (int)(strstr(text, "ret;") - text), text);
+    p += sprintf(
+        p, ".reg .b64 %%k<%u>; .reg .pred %%g; setp.eq.u32 %%g, %%f, 12345;\n@%%g bra LONG;\nret;\nLONG:\n",
+        SUMS);
+    for (unsigned i = 0; i < SUMS; i++)
+        p += sprintf(p, "add.u64 %%k%u, %%l, %%u;\n", i);
+    for (unsigned i = 0; i < FILLERS; i++)
+        p += sprintf(p, "xor.b32 %%s, %%s, %%t;\n");
+    for (unsigned i = 0; i < SUMS; i++)
+        p += sprintf(p, "xor.b64 %%z, %%z, %%k%u;\n", i);
+    sprintf(p, "st.global.u32 [%%z], %%s;\nret;\n}\n");
+    return all;
+}
+
+/* A settled version that finds fewer sums than the first compilation is not used. */
+static void no_steps(void)
+{
+    char *const all = text_with_long_block();
+    struct tk t;
+    bool ok = all && tk_open(&t, all, "t");
+
+    t_result("a kernel with a long block", ok, "not compiled");
+    if (ok) {
+        ok = same(&t, 0, 0) && same(&t, 0, 2);
+        t_result("no steps left for a settled version", ok && !settled(&t),
+                 "other results, or %u settled blocks", settled(&t));
+        tk_close(&t);
+    }
+    free(all);
+}
+
 int main(int argc, char **argv)
 {
     t_variant(argc, argv);
@@ -227,6 +271,7 @@ int main(int argc, char **argv)
     other_lanes();
     faults();
     threads();
+    no_steps();
     no_room();
     tm_free_all();
     return t_end("softgpu settled code");

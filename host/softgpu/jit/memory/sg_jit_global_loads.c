@@ -675,7 +675,12 @@ bool sg_jit_load_global(struct jit *j, const struct sg_insn *in, u32 arg)
     if (size <= 4 && !settled)
         s->window = sg_jit_window(j, in, stride, bytes, lies_in_row(j, arg, also) ? stride : 0);
     sum = s->window && j->nsites + 1 < SG_NATIVE_SITES ? sg_jit_sum(j, in->a) : NULL;
-    j->b.failed |= j->settled && settled != (sum != NULL); /* not as in the first compilation */
+    if (j->settled && settled != (sum != NULL)) {
+        /* Not as in the first compilation, which may have left too few steps (JIT_WALK_MAX). Neither way to load has all
+           that it needs. */
+        j->b.failed = true;
+        return true;
+    }
     if (sum)
         copy = *sum;
     for (u32 h = 0; h < sg_jit_n(j, true) && !(settled && j->settled[j->nsites + 1] != LIE_APART); h++)
