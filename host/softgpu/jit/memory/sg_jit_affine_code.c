@@ -229,7 +229,7 @@ bool sg_jit_affine_insn(struct jit *j, u32 i)
     bool fixed;
     u32 other;
 
-    if (!o || place == NO_KEY)
+    if (!o || place == NO_KEY || j->masked) /* numbers are of all lanes */
         return false;
     other = o->kind == AFFINE_ADD || o->kind == AFFINE_SUB ? in->b : o->kind == AFFINE_MAD ? in->c : in->a;
     /* a 32-bit value that is widened needs its distances */

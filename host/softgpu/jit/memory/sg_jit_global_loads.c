@@ -594,7 +594,7 @@ static struct sg_window *settled_window(const struct jit *j)
 {
     const struct site *x = &j->sites[j->nsites + 1];
 
-    return j->nsites + 1 < SG_NATIVE_SITES && x->insn == j->cur ? x->window : NULL;
+    return j->nsites + 1 < SG_NATIVE_SITES && x->insn == j->cur && !j->masked ? x->window : NULL;
 }
 
 /* The window of a load from the sum becomes one of a site. */
