@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensor maps, and the memory operations, decompressions and stream attributes that are passed on. */
+/* The memory operations, decompressions and stream attributes that are passed on. */
 #include "../calls.h"
 
 #include <string.h>
