@@ -88,7 +88,7 @@ counts "VGPU_OWE_WAITS=0: once for each input, twice for the result" \
     tokens round_trips 15 env VGPU_OWE_WAITS=0
 counts "a training step waits once, for the value" steps round_trips 1 env
 counts "fills wait for nothing, only the value that is read back does" fills round_trips 1 env
-counts "a query of what is complete is made once: of the event, of the stream, and one wait" queries round_trips 3 env
+counts "of what is complete only the stream is queried, once, beside the wait, which tells of the event" queries round_trips 2 env
 counts "VGPU_ANSWER_QUERIES=0: each query is made" queries round_trips 201 env VGPU_ANSWER_QUERIES=0
 counts "what is captured is not waited for, only the capture's begin and end" captures round_trips 3 env
 counts "VGPU_POST_CAPTURED=0: each call is" captures round_trips 6 env VGPU_POST_CAPTURED=0

@@ -119,8 +119,10 @@ cases=(ctx_primary ctx_threads_share mem_attributes pinned_alloc pinned_register
     device_atomics device_warp device_float stream_order stream_wait_event event host_func threads
     stream_per_thread sticky_store sticky_trap not_sticky device_printf launch_many mem_pool mem_managed
     stream_callback "capture_*" "graph_*" vmm_pool vmm_access link_ptx memop_batch managed_variable batch_copies
-    pinned_live tensor_map "array_*" "texref_*" "gmem_*" "gcond_*" "advice_*")
+    pinned_live "array_*" "texref_*" "gmem_*" "gcond_*" "advice_*")
 record conform "$top/tests/conformance/driver/conform" "${cases[@]}" && forms conform
+# tensor maps exist from that capability on
+VGPU_SOFT_CC=9.0 record maps "$top/tests/conformance/driver/conform" tensor_map && VGPU_SOFT_CC=9.0 forms maps
 record cub "$top/tests/conformance/cub/scan" && forms cub
 if [ -x "$top/tests/conformance/blas/blas" ]; then
     record blas "$top/tests/conformance/blas/blas" sgemm sgemmBatched gemmEx-bf16 ltMatmul-f16 && forms blas
