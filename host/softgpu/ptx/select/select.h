@@ -137,6 +137,8 @@ bool sg_take_hints(struct sg_dec *d);
 int sg_mma_type_of(enum sg_type t);
 /* Puts the n registers of operand i into the fields of an instruction; a single register needs no braces. */
 uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t n, enum sg_type t, bool dst);
+/* n registers, four to an "ext", which follow their instruction; out: it writes them. */
+void sg_emit_list(struct sg_dec *d, const struct sg_opel *el, uint32_t n, bool out);
 int sg_emit_mma_wide(struct sg_dec *d); /* ptx/select/matrix/sg_select_mma_wide.c */
 int sg_emit_wgmma(struct sg_dec *d);    /* ptx/select/matrix/sg_select_wgmma.c */
 int sg_emit_tcgen05(struct sg_dec *d);  /* ptx/select/matrix/sg_select_tcgen05.c */

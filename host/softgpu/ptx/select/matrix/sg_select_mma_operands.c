@@ -49,3 +49,16 @@ uint32_t sg_mma_registers(struct sg_dec *d, enum sg_op op, uint32_t i, uint32_t 
     }
     return sg_emit_x(d, op, f, dst ? mask : 0, dst ? 0 : mask);
 }
+
+void sg_emit_list(struct sg_dec *d, const struct sg_opel *el, uint32_t n, bool out)
+{
+    for (uint32_t k = 0; k < n; k += 4) {
+        uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
+
+        for (uint32_t i = 0; i < 4 && k + i < n; i++) {
+            f[i] = out ? sg_dst_el(d, &el[k + i], SG_TY_B32) : sg_src_el(d, &el[k + i], SG_TY_B32);
+            mask |= 1u << i;
+        }
+        sg_emit_x(d, SG_OP_ext, f, out ? mask : 0, out ? 0 : mask);
+    }
+}

@@ -2,20 +2,6 @@
 /* Emitters: tensor memory and its matrix products (PTX ISA 9.7.16). */
 #include "ptx/select/select.h"
 
-/* n registers, four to an "ext". */
-static void emit_list(struct sg_dec *d, const struct sg_opel *el, uint32_t n, bool out)
-{
-    for (uint32_t k = 0; k < n; k += 4) {
-        uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
-
-        for (uint32_t i = 0; i < 4 && k + i < n; i++) {
-            f[i] = out ? sg_dst_el(d, &el[k + i], SG_TY_B32) : sg_src_el(d, &el[k + i], SG_TY_B32);
-            mask |= 1u << i;
-        }
-        sg_emit_x(d, SG_OP_ext, f, out ? mask : 0, out ? 0 : mask);
-    }
-}
-
 /* .cta_group::1; pairs of blocks of a cluster are refused. */
 static bool take_group(struct sg_dec *d)
 {
@@ -185,7 +171,7 @@ static int emit_move(struct sg_dec *d, bool load)
     if (d->err)
         return d->err;
     i = sg_emit_x(d, load ? SG_OP_tcgen05_ld : SG_OP_tcgen05_st, f, 0, SG_F_A);
-    emit_list(d, el, n, load);
+    sg_emit_list(d, el, n, load);
     if (!d->err)
         d->insns[i].imm = SG_TENSOR_MOVE(shape, number, pack, half);
     return d->err;
@@ -311,7 +297,7 @@ static int emit_mma(struct sg_dec *d)
         return d->err;
     i = sg_emit_x(d, SG_OP_tcgen05_mma, f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (keep)
-        emit_list(d, keep->el, 4, false);
+        sg_emit_list(d, keep->el, 4, false);
     if (!d->err)
         d->insns[i].aux = aux;
     return d->err;

@@ -75,20 +75,6 @@ static bool register_fits(enum sg_type t, enum sg_type of)
     return t == (of == SG_TY_F16 ? SG_TY_F16X2 : of);
 }
 
-/* n registers, four to an "ext". */
-static void emit_list(struct sg_dec *d, const struct sg_opel *el, uint32_t n, bool out)
-{
-    for (uint32_t k = 0; k < n; k += 4) {
-        uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
-
-        for (uint32_t i = 0; i < 4 && k + i < n; i++) {
-            f[i] = out ? sg_dst_el(d, &el[k + i], SG_TY_B32) : sg_src_el(d, &el[k + i], SG_TY_B32);
-            mask |= 1u << i;
-        }
-        sg_emit_x(d, SG_OP_ext, f, out ? mask : 0, out ? 0 : mask);
-    }
-}
-
 static bool stands_twice(const struct sg_opel *el, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -209,9 +195,9 @@ static int emit_mma_async(struct sg_dec *d)
     sg_emit(d, SG_OP_wsync, NONE, sg_const32(d, SG_FULL), NONE, NONE);
     i = sg_emit_x(d, SG_OP_wgmma, f, 0, SG_F_D | SG_F_A | (registers ? 0 : SG_F_B) | (x.sparse ? SG_F_C : 0));
     if (registers)
-        emit_list(d, d->ops[1].el, SG_WGMMA_A_REGS, false);
-    emit_list(d, sums, x.f.nd, false);
-    emit_list(d, sums, x.f.nd, true);
+        sg_emit_list(d, d->ops[1].el, SG_WGMMA_A_REGS, false);
+    sg_emit_list(d, sums, x.f.nd, false);
+    sg_emit_list(d, sums, x.f.nd, true);
     if (stands_twice(sums, x.f.nd))
         x.aux |= SG_WGMMA_REPEATED;
     if (!d->err)
